@@ -27,6 +27,9 @@
 #                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates, which make test looks at as well, and known advisories (asks github.com)
+# make soak          every mode for MINUTES (30) while backend, workers and the reader of the log fail; figures have to stay flat:
+#                    docs/endurance.md. ARGS='--only orphans,jobs,exhaust,trials' for a million orphans, a million jobs, what a
+#                    container can run out of, and counted trials; bench/soak/__main__.py; as root
 
 TARGET := x86_64-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
@@ -35,10 +38,11 @@ BINARY := $(OUT)/$(TARGET)/release/ojs-init
 INIT_ONLY := $(OUT)/init-only/$(TARGET)/release/ojs-init
 # Tests of processes mostly wait, so there may be more of them than processors.
 TEST_THREADS := 6
+SOAK := python3 bench/soak --init $(BINARY) --built
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -123,6 +127,7 @@ test: setup both
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
 	@$(DEMO) socket
 	@$(DEMO) gateway
+	@$(SOAK) $(OUT)/debug --smoke
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
@@ -155,6 +160,10 @@ fleet: release
 	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	cargo run --locked --profile bench --package ojs-lifecycle --example fleet -- --json docs/pictures/fleet-simulated.json
 	@python3 bench/fleet --init $(BINARY) --built $(OUT)/release $(ARGS)
+
+soak: release
+	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
+	@$(SOAK) $(OUT)/release --minutes $(or $(MINUTES),30) $(ARGS)
 
 deny:
 	@scripts/setup.sh deny

@@ -121,7 +121,7 @@ def carry_out(
         # After each part: what was measured is kept, whatever comes.
         if is_kept:
             keep(run, name)
-            render.write(ROOT, RUNS)
+            render.write(ROOT, run, part)
     return 1 if failed else 0
 
 

@@ -1,6 +1,5 @@
-"""docs/benchmarks.md: each table shows the newest run that has its part."""
+"""docs/benchmarks.md and docs/endurance.md: each table shows the last run that had its part."""
 
-import json
 import re
 import statistics
 import textwrap
@@ -10,16 +9,18 @@ from typing import Any, Callable, Dict, List, Optional
 import throughput
 from fleet import tables as fleet
 from gateway import middle
+from soak import tables as soak
 from table import table
 
 # Longest line of a page, in characters.
 WIDTH = 100
 
+# Programs beside `make bench` whose parts have a prefix, each with the page of its figures.
+PAGES = {"fleet-": "benchmarks.md", "soak-": "endurance.md"}
 
-def write(root: Path, runs: Path) -> None:
-    """Puts the newest figures into the page. Its words are the page's own: only origins and tables are replaced."""
-    found = [json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))]
-    found.sort(key=lambda run: run["at"])
+
+def write(root: Path, run: Dict[str, Any], part: str) -> None:
+    """Puts the figures of a part into its page. The page's words are its own: only origin and table are replaced."""
     tables: Dict[str, Callable[[List[Any]], List[str]]] = {
         "cpu": cpu,
         "way": way,
@@ -34,27 +35,24 @@ def write(root: Path, runs: Path) -> None:
         "init": init,
         "recycling": recycling,
         **fleet.TABLES,
+        **soak.TABLES,
     }
-    page = root / "docs" / "benchmarks.md"
-    text = page.read_text()
-    for part, rows in tables.items():
-        run = next((run for run in reversed(found) if part in run["parts"]), None)
-        if run:
-            text = with_figures(text, part, origin(run, part), rows(run["parts"][part]["rows"]))
-    page.write_text(text)
+    prefix = next((prefix for prefix in PAGES if part.startswith(prefix)), "")
+    page = root / "docs" / PAGES.get(prefix, "benchmarks.md")
+    rows = tables[part](run["parts"][part]["rows"])
+    page.write_text(with_figures(page, prefix, part, origin(run, part), rows))
 
 
-def with_figures(text: str, part: str, origin: str, rows: List[str]) -> str:
+def with_figures(page: Path, prefix: str, part: str, origin: str, rows: List[str]) -> str:
     """The page with this origin and this table in the section of that part, which begins with the command."""
-    is_fleet = part.startswith("fleet-")
-    name = part.removeprefix("fleet-")
-    command = f"`make {'fleet' if is_fleet else 'bench'} ARGS='--only {name}'`, "
+    text = page.read_text()
+    command = f"`make {prefix.rstrip('-') or 'bench'} ARGS='--only {part.removeprefix(prefix)}'`, "
     shape = re.compile(re.escape(command) + r".+?\n\n(?P<words>.*?)(?P<table>^\|(?:[^\n]*\n\|)*[^\n]*$)", re.S | re.M)
     lines = textwrap.wrap(command + origin, WIDTH, break_on_hyphens=False, break_long_words=False)
     section = lambda found: "\n".join(lines) + "\n\n" + found["words"] + "\n".join(rows)  # noqa: E731
     text, sections = shape.subn(section, text)
     if sections != 1:
-        raise SystemExit(f"docs/benchmarks.md: add a section for '{part}': a line that begins with {command!r}, and a table")
+        raise SystemExit(f"{page}: add a section for '{part}': a line that begins with {command!r}, and a table")
     return text
 
 

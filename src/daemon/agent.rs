@@ -446,6 +446,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         backend_error: None,
         worker_jobs: 0,
         usage: None,
+        timers: 0,
     }
 }
 

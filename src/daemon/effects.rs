@@ -9,6 +9,7 @@ use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
+use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
@@ -163,6 +164,8 @@ impl EventLoop {
     fn show(&mut self, client: ClientId, view: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
         self.facts.backend_error = self.narrator.backend_error();
+        let of_probes = self.probes.as_ref().map_or(0, ProbeLinks::timers);
+        self.facts.timers = self.backend.timers() + self.interface.timers() + of_probes;
         if let ShownToOperator::Status(status) = view {
             self.facts.worker_jobs = self.metrics.worker_jobs();
             self.facts.usage = self.usage.read(status.snapshot.heartbeat_interval, now());

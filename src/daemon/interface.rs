@@ -74,6 +74,14 @@ impl Interface {
         }
     }
 
+    /// Number of armed timers, for the status.
+    pub fn timers(&self) -> usize {
+        match self {
+            Self::Socket(_) => 0,
+            Self::Gateway(gateway) => gateway.timers(),
+        }
+    }
+
     /// The worker's process was started. Returns how its callers are recognized, for the status.
     pub fn worker_started(
         &mut self,

@@ -110,6 +110,12 @@ impl<T: Ord + Copy> Timers<T> {
         self.due.get(&timer).copied()
     }
 
+    /// Number of armed timers.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.due.len()
+    }
+
     /// Every armed timer.
     pub fn iter(&self) -> impl Iterator<Item = (T, Moment)> {
         self.due.iter().map(|(timer, due)| (*timer, *due))

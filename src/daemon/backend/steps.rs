@@ -20,6 +20,11 @@ use ojs_wire::backend::request;
 const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);
 
 impl Backend {
+    /// Number of armed timers, for the status.
+    pub(in crate::daemon) fn timers(&self) -> usize {
+        self.deadlines.count() + self.tunnels.timers()
+    }
+
     /// The next step of a request that is on no connection yet.
     pub(in crate::daemon::backend) fn advance(&mut self, id: CallId, turn: BackendTurn<'_>) {
         let Some(pending) = self.pending.get_mut(&id) else {

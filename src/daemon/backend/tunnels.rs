@@ -250,6 +250,11 @@ impl Tunnels {
         self.deadlines.next().map(|(due, _)| due)
     }
 
+    /// Number of armed timers, for the status.
+    pub(in crate::daemon) fn timers(&self) -> usize {
+        self.deadlines.count()
+    }
+
     /// Advances every tunnel that can advance.
     pub(in crate::daemon) fn turn(&mut self, turn: &mut TunnelTurn<'_>) {
         for slot in std::mem::take(&mut self.stirred) {

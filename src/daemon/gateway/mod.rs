@@ -247,6 +247,11 @@ impl Gateway {
         self.deadlines.next().map(|(due, _)| due)
     }
 
+    /// Number of armed timers, for the status.
+    pub fn timers(&self) -> usize {
+        self.deadlines.count()
+    }
+
     /// Accepts new connections and advances all that can advance, as far as one turn allows.
     pub fn turn(&mut self, turn: &mut InterfaceTurn<'_>) {
         let (mut overdue, mut half_closed) = (Vec::new(), Vec::new());

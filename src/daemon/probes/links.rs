@@ -85,6 +85,11 @@ impl ProbeLinks {
         self.deadlines.next().map(|(due, _)| due)
     }
 
+    /// Number of armed timers, for the status.
+    pub fn timers(&self) -> usize {
+        self.deadlines.count()
+    }
+
     /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         self.acceptor.has_more() || self.links.values().any(|link| link.is_ready)

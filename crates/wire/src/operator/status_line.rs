@@ -67,6 +67,8 @@ pub struct InstanceInfo {
     pub worker_jobs: u64,
     /// The memory and the processor time of the worker; `None` if they cannot be read.
     pub usage: Option<WorkerUsage>,
+    /// Armed timers of connections and requests. The machine's own are in its snapshot.
+    pub timers: usize,
 }
 
 /// `/status`: only the fields that every client that reaches the port may see.
@@ -262,6 +264,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
                 .as_ref()
                 .map(|trouble| trouble_report(trouble, facts.backend_error.as_deref())),
         },
+        timers: count(snapshot.deadlines + facts.timers),
         ..StatusReply::default()
     }
 }

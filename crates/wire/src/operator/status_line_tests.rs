@@ -85,7 +85,7 @@ fn everything() -> Status {
             drain_since: None,
             cut_off: 4,
             exit_by: None,
-            deadlines: 0,
+            deadlines: 5,
         },
         causes: vec![NotRunningBecause::End(Why::Sigterm)],
         terminating_for: Some(ms(26_000)),
@@ -142,6 +142,7 @@ fn facts() -> InstanceInfo {
             cpu: ms(12_340),
             processes: 3,
         }),
+        timers: 3,
     }
 }
 
@@ -168,7 +169,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2,"trouble":{"kind":"unauthorized","#,
         r#""state":"refuses our credentials","error":"secret-words","lasted_ms":180000,"waiting_outcomes":1,"#,
-        r#""lapses_ms":59000}},"log_records_dropped":12}"#,
+        r#""lapses_ms":59000}},"timers":8,"log_records_dropped":12}"#,
         "\n"
     );
     assert_eq!(text, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
@@ -306,6 +307,7 @@ fn the_longest_answer_keeps_its_bound() {
             cpu: Duration::MAX,
             processes: usize::MAX,
         }),
+        timers: usize::MAX / 2,
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());

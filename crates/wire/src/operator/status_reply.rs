@@ -94,6 +94,8 @@ pub struct StatusReply {
     pub caller_proof: Option<String>,
     pub worker: WorkerReport,
     pub backend: BackendReport,
+    /// Armed timers, those of connections and requests included.
+    pub timers: u64,
     /// Records of the log that standard error was too slow for.
     pub log_records_dropped: u64,
 }

@@ -39,8 +39,8 @@ pub struct Blame {
     has_hung: bool,
     /// The last worker was ended for a recycling, which is no fault to be reported.
     was_recycled: bool,
-    /// The present worker is being recycled.
-    is_recycling: bool,
+    /// Since when the present worker is being recycled.
+    recycled_since: Option<Duration>,
     /// The old one of two worker processes, which is asked to end.
     old: Option<ProcessId>,
     /// How many of the first endings are no cause for an end of the present worker.
@@ -58,6 +58,12 @@ impl Blame {
                 ..Self::default()
             };
         } else if let Event::WorkerEnded(ended) = event {
+            // The end may be an answer to the cancel of its jobs.
+            let cancelled_at = self.recycled_since.map(|since| since + options.times.grace_period);
+            if let Some(process) = self.main.filter(|_| cancelled_at.is_some_and(|at| at <= now)) {
+                let (cause, at) = (EndCause::Recycled, now);
+                self.endings.push(Ending { process, cause, at });
+            }
             let cause = self.cause_of_end(*ended, options, now);
             let cause = cause.filter(|_| !matches!(phase, Phase::EndGame | Phase::Stop));
             self.was_ended = cause.is_some();
@@ -65,6 +71,8 @@ impl Blame {
             self.has_hung = matches!(cause, Some(EndCause::Hung { .. }));
             self.ended = Some(*ended);
             self.main = None;
+        } else if let Event::NextNotStarted = event {
+            self.recycled_since = Some(now);
         } else if let Event::WorkerNotStarted(NotStarted::Refused(_)) = event {
             self.ended = None;
         }
@@ -74,7 +82,7 @@ impl Blame {
     pub fn takes_over(&mut self, process: ProcessId) {
         self.old = self.main.replace(process);
         self.of_old = self.endings.len();
-        self.is_recycling = false;
+        self.recycled_since = None;
     }
 
     /// The cause of the main process's own end, else of the last end of another one, if that was a
@@ -107,7 +115,7 @@ impl Blame {
                 promise!("nobody is ended in silence", is_said, "{effect:?}");
                 Ok(())
             }
-            Effect::SignalWorker(Signal::TERM) if self.is_recycling => {
+            Effect::SignalWorker(Signal::TERM) if self.recycled_since.is_some() => {
                 self.endings.extend(self.main.map(|process| Ending {
                     process,
                     cause: EndCause::Recycled,
@@ -115,8 +123,11 @@ impl Blame {
                 }));
                 Ok(())
             }
+            Effect::StartNext => {
+                self.recycled_since = None;
+                Ok(())
+            }
             Effect::StartWorker { .. }
-            | Effect::StartNext
             | Effect::TakeOver(_)
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
@@ -156,7 +167,7 @@ impl Blame {
                 at: now,
             });
         } else if let Notice::Worker(WorkerNotice::Recycling { .. }) = notice {
-            self.is_recycling = true;
+            self.recycled_since = Some(now);
         } else if let Notice::Worker(WorkerNotice::WorkerEnded(..)) = notice {
             let is_fault = self.was_ended && !self.was_recycled;
             promise!("a worker that was ended is called that", !is_fault, "{notice:?}");

@@ -1,0 +1,1 @@
+"""A soak: ojs-init in every mode for long, while everything around it fails. Its figures have to stay flat."""
