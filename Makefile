@@ -25,6 +25,8 @@
 #                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
 # make fleet         hundreds of ojs-init at one development server: FETCHes a job, pick-up, a mass start, a mass SIGTERM, outages;
 #                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
+# make fuzz          each fuzz target searches for MINUTES (10) each; ARGS=requests for one alone; fuzz/README.md. make test replays what
+#                    was found
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
@@ -38,7 +40,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -109,7 +111,7 @@ lint:
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.
 check: lint
-	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test pure -- --skip exploration::
+	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test fuzz --test pure -- --skip exploration::
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
@@ -155,6 +157,11 @@ fleet: release
 	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	cargo run --locked --profile bench --package ojs-lifecycle --example fleet -- --json docs/pictures/fleet-simulated.json
 	@python3 bench/fleet --init $(BINARY) --built $(OUT)/release $(ARGS)
+
+# The compiler is the usual one; libFuzzer is built from the sources of its crate.
+fuzz:
+	@scripts/setup.sh fuzz
+	@PATH=$(abspath $(OUT))/tools/bin:$$PATH python3 fuzz/run.py --minutes $(or $(MINUTES),10) $(ARGS)
 
 deny:
 	cargo deny --locked check

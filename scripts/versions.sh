@@ -14,3 +14,5 @@ hyperlink=0.3.2
 # The packages of npm for `make site-test`.
 playwright_core=1.65.1
 axe_core=4.14.1
+# The tool of `make fuzz`.
+cargo_fuzz=0.13.2
