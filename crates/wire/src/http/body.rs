@@ -144,7 +144,10 @@ impl BodyReader {
                             Ok(BodyStep::Unfinished)
                         };
                     };
-                    let is_last = matches!(input.get(..end), Some([] | [b'\r']));
+                    // Other servers do not take a bare line feed for the end of a line, so for them
+                    // the body goes on.
+                    let line = input.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+                    let is_last = line.ok_or(BadChunk)?.is_empty();
                     *input = input.get(end + 1..).unwrap_or_default();
                     self.0 = match before + end + 1 {
                         _ if is_last => BodyPart::Over,
