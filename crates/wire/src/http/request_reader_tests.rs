@@ -210,6 +210,15 @@ fn a_line_of_a_trailer_that_ends_with_a_bare_line_feed_is_refused() {
 }
 
 #[test]
+fn empty_lines_before_a_request_are_skipped_and_a_bare_carriage_return_is_none() {
+    for (before, is_good) in [("\r\n", true), ("\n\r\n\n", true), ("\r", false), ("\r\r\n", false)] {
+        let found = read(&[format!("{before}GET /a HTTP/1.1\r\n\r\n").as_bytes()]);
+        assert_eq!(found.requests.len(), usize::from(is_good), "{before:?}");
+        assert_eq!(found.bad.is_some(), !is_good, "{before:?}");
+    }
+}
+
+#[test]
 fn a_connection_that_is_idle_holds_nothing() {
     let mut reader = RequestReader::default();
     reader.add(b"GET / HTTP/1.1\r\n\r\n");
