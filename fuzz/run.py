@@ -38,10 +38,12 @@ def options():
     return parser.parse_args()
 
 
-def build(sanitizer):
+def build(sanitizer, targets):
     # The options that libFuzzer needs are not in a stable compiler; with this variable they are.
     environment = dict(os.environ, RUSTC_BOOTSTRAP="1", CARGO_TARGET_DIR=str(PLACE / "build"))
-    subprocess.run(["cargo", "fuzz", "build", "--sanitizer", sanitizer], cwd=ROOT, env=environment, check=True)
+    # Each binary costs a link.
+    for names in [[name] for name in targets] or [[]]:
+        subprocess.run(["cargo", "fuzz", "build", "--sanitizer", sanitizer, *names], cwd=ROOT, env=environment, check=True)
     return PLACE / "build" / HOST / "release"
 
 
@@ -125,7 +127,7 @@ def main():
     for target in targets:
         if target not in known:
             sys.exit(f"there is no target {target}: {', '.join(known)}")
-    binaries = build(wanted.sanitizer)
+    binaries = build(wanted.sanitizer, wanted.targets)
     if wanted.minimise:
         for target in targets:
             minimise(binaries / target, target)

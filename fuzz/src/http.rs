@@ -36,7 +36,12 @@ pub enum End {
 /// each of them is still the only one when it is passed on.
 pub fn requests(data: &[u8]) {
     let _ = probe::read(data);
-    let (requests, _) = same_in_any_pieces(data, read_requests);
+    let (requests, _) = same_in_any_pieces(data, |pieces| {
+        let (requests, end) = read_requests(pieces);
+        // A head that makes no sense may be noticed only at the end of its line.
+        let waits = matches!(end, End::Waits | End::Bad(BadMessage::Malformed(_)));
+        (requests, (!waits).then_some(end))
+    });
     for request in &requests {
         check_framing(&request.head);
         let _ = route(&request.head.method, &request.head.target);
@@ -145,7 +150,8 @@ fn check_framing(head: &MessageHead) {
 fn compare_with_httparse(data: &[u8], head: &MessageHead) {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut headers);
-    assert!(matches!(request.parse(data), Ok(httparse::Status::Complete(_))));
+    let read = request.parse(data);
+    assert!(matches!(read, Ok(httparse::Status::Complete(_))), "{read:?}");
     let target = request.path.unwrap_or_default();
     assert_eq!(request.method, Some(head.method.as_str()));
     assert!(target.ends_with(&head.target) || head.target == "/", "{target}");
@@ -207,10 +213,7 @@ pub fn answers(data: &[u8]) {
     let _ = connect::read(data);
     for is_head_alone in [false, true] {
         let answer = same_in_any_pieces(data, |pieces| read_answer(pieces, is_head_alone));
-        let left = answer
-            .as_ref()
-            .map(|answer| (answer.head.status, answer.body.clone(), answer.is_whole));
-        assert_eq!(left, other_server::answer(data, is_head_alone));
+        compare_with_client(data, is_head_alone, answer.as_ref());
         let Some(answer) = answer.filter(|answer| answer.is_whole && answer.head.status != 101) else {
             continue;
         };
@@ -225,6 +228,21 @@ pub fn answers(data: &[u8]) {
         let again = read_answer(&[&bytes], is_head_alone).unwrap();
         assert!(again.is_whole && again.rest == 0 && again.leaves_open, "{again:?}");
         assert_eq!((again.head.status, &again.body), (answer.head.status, &answer.body));
+    }
+}
+
+/// Asserts that the engine of an HTTP client reads the same answer. It reads no header with other
+/// characters than those of ASCII.
+fn compare_with_client(data: &[u8], is_head_alone: bool, ours: Option<&ReadAnswer>) {
+    if !data.is_ascii() {
+        return;
+    }
+    let theirs = other_server::answer(data, is_head_alone);
+    let of_theirs = theirs.as_ref().map(|(status, _, is_whole)| (*status, *is_whole));
+    let of_ours = ours.map(|answer| (answer.head.status, answer.is_whole));
+    assert_eq!(of_ours, of_theirs);
+    if let (Some(ours), Some((_, theirs, true))) = (ours, &theirs) {
+        assert_eq!(&ours.body, theirs);
     }
 }
 

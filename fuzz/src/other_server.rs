@@ -1,5 +1,5 @@
-//! The same bytes, read by libraries: hyper, which is the development server's HTTP, and
-//! ureq-proto, the engine of an HTTP client.
+//! Readers of other libraries: hyper, which is the development server's HTTP, and ureq-proto, the
+//! engine of an HTTP client.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

@@ -22,7 +22,7 @@ const LONG: u8 = 1;
 const LONG_BYTES: usize = 40_000;
 
 /// Most long texts of one body.
-const MOST_LONG: usize = 6;
+const MOST_LONG: usize = 3;
 
 /// An answer: the kind of request and the status in the first line, then the body.
 pub fn replies(data: &[u8]) {
