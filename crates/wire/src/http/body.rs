@@ -2,7 +2,8 @@
 //!
 //! `httparse` reads the size of a chunk, and reads a size without a digit as the last chunk. That
 //! would end a body that another reader on the way continues. So a size that begins with a blank,
-//! or has no digit, is refused here.
+//! or has no digit, is refused here. `httparse` also skips a bare line feed in an extension, where
+//! other servers end the line: a request with one is refused.
 
 use crate::http::answer_head::AnswerBody;
 use crate::http::message::BodyLength;
@@ -123,7 +124,9 @@ impl BodyReader {
                     return Err(BadChunk);
                 }
                 BodyPart::SizeLine => match httparse::parse_chunk_size(input) {
-                    Ok(httparse::Status::Complete((length, size))) if length <= MOST_SIZE_LINE_BYTES => {
+                    Ok(httparse::Status::Complete((length, size)))
+                        if length <= MOST_SIZE_LINE_BYTES && (!self.is_of_request || is_one_line(input, length)) =>
+                    {
                         *input = input.get(length..).unwrap_or_default();
                         self.part = match size {
                             0 => BodyPart::Trailer(0),
@@ -179,4 +182,9 @@ impl BodyReader {
             BodyPart::SizeLine | BodyPart::ChunkEnd | BodyPart::Trailer(_) | BodyPart::ToTheEnd | BodyPart::Over => {}
         }
     }
+}
+
+/// Whether the first `length` bytes have one line feed, which is their last byte.
+fn is_one_line(bytes: &[u8], length: usize) -> bool {
+    bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) == Some(length)
 }

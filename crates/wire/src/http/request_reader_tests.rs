@@ -210,6 +210,14 @@ fn a_line_of_a_trailer_that_ends_with_a_bare_line_feed_is_refused() {
 }
 
 #[test]
+fn a_line_feed_within_the_extension_of_a_chunk_is_refused() {
+    for extension in [";x=y\nz", ";\n", "\nz"] {
+        let request = format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\n!\r\n0\r\n\r\n");
+        assert!(read(&[request.as_bytes()]).bad_chunk, "{extension:?}");
+    }
+}
+
+#[test]
 fn empty_lines_before_a_request_are_skipped_and_a_bare_carriage_return_is_none() {
     for (before, is_good) in [("\r\n", true), ("\n\r\n\n", true), ("\r", false), ("\r\r\n", false)] {
         let found = read(&[format!("{before}GET /a HTTP/1.1\r\n\r\n").as_bytes()]);
