@@ -238,6 +238,14 @@ fn compare_with_client(data: &[u8], is_head_alone: bool, ours: Option<&ReadAnswe
         return;
     }
     let theirs = other_server::answer(data, is_head_alone);
+    // The engine takes no header lines in a 100.
+    if theirs.is_none() && ours.is_some() && data.windows(4).any(|word| word == b" 100") {
+        return;
+    }
+    // The engine takes shorter extensions of a chunk.
+    if matches!(theirs, Some((_, _, false))) && data.contains(&b';') {
+        return;
+    }
     let of_theirs = theirs.as_ref().map(|(status, _, is_whole)| (*status, *is_whole));
     let of_ours = ours.map(|answer| (answer.head.status, answer.is_whole));
     assert_eq!(of_ours, of_theirs);
