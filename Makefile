@@ -25,6 +25,8 @@
 #                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
 # make fleet         hundreds of ojs-init at one development server: FETCHes a job, pick-up, a mass start, a mass SIGTERM, outages;
 #                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
+# make fuzz          each fuzz target searches for MINUTES (10) each; ARGS=requests for one alone; fuzz/README.md. make test replays what
+#                    was found
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates, which make test looks at as well, and known advisories (asks github.com)
 # make soak          every mode for MINUTES (30) while backend, workers and the reader of the log fail; figures have to stay flat:
@@ -42,7 +44,7 @@ SOAK := python3 bench/soak --init $(BINARY) --built
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak lint conformance deny setup
+.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -113,7 +115,7 @@ lint:
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.
 check: lint
-	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test pure -- --skip exploration::
+	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test fuzz --test pure -- --skip exploration::
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
@@ -164,6 +166,11 @@ fleet: release
 soak: release
 	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	@$(SOAK) $(OUT)/release --minutes $(or $(MINUTES),30) $(ARGS)
+
+# The compiler is the usual one; libFuzzer is built from the sources of its crate.
+fuzz:
+	@scripts/setup.sh fuzz
+	@PATH=$(abspath $(OUT))/tools/bin:$$PATH python3 fuzz/run.py --minutes $(or $(MINUTES),10) $(ARGS)
 
 deny:
 	@scripts/setup.sh deny

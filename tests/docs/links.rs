@@ -12,7 +12,7 @@ const MAX_LINES: usize = 250;
 const TABLES: [&str; 2] = ["docs/requirements.md", "docs/benchmarks.md"];
 
 /// Where pages are, besides the root.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "docs",
     "docker",
     "clients",
@@ -21,6 +21,7 @@ const FOLDERS: [&str; 8] = [
     "bench",
     "devserver",
     "crates",
+    "fuzz",
 ];
 
 fn root() -> &'static Path {

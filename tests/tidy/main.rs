@@ -134,6 +134,7 @@ fn files_stay_short_enough_to_be_read_in_one_go() {
         "devserver/src",
         "devserver/tests",
         "bench/src",
+        "fuzz/src",
         "packaging/src",
     ]
     .iter()

@@ -30,11 +30,12 @@ const VAGUE: [&str; 8] = [
 const FILLERS: [&str; 8] = ["a", "an", "its", "of", "our", "the", "this", "their"];
 
 /// The folders whose sources and pages are read.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "crates",
     "src",
     "devserver",
     "bench",
+    "fuzz",
     "packaging",
     "tests",
     "docs",

@@ -2,7 +2,8 @@
 //!
 //! `httparse` reads the size of a chunk, and reads a size without a digit as the last chunk. That
 //! would end a body that another reader on the way continues. So a size that begins with a blank,
-//! or has no digit, is refused here.
+//! or has no digit, is refused here. `httparse` also skips a bare line feed in an extension, where
+//! other servers end the line: a request with one is refused.
 
 use crate::http::answer_head::AnswerBody;
 use crate::http::message::BodyLength;
@@ -16,7 +17,11 @@ const MOST_TRAILER_BYTES: usize = 8 << 10;
 
 /// The reader of a body, at its present place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BodyReader(BodyPart);
+pub struct BodyReader {
+    part: BodyPart,
+    /// Whether it is the body of a request.
+    is_of_request: bool,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyPart {
@@ -55,28 +60,32 @@ impl BodyReader {
     /// A body before its first byte.
     #[must_use]
     pub fn new(length: BodyLength) -> Self {
-        Self(match length {
+        let part = match length {
             BodyLength::Bytes(count) => BodyPart::Counted(count),
             BodyLength::Chunked => BodyPart::SizeLine,
-        })
+        };
+        let is_of_request = true;
+        Self { part, is_of_request }
     }
 
     /// The body of an answer before its first byte.
     #[must_use]
     pub fn of_answer(body: AnswerBody) -> Self {
-        Self(match body {
+        let part = match body {
             AnswerBody::None => BodyPart::Over,
             AnswerBody::Bytes(count) => BodyPart::Counted(count),
             AnswerBody::Chunked => BodyPart::SizeLine,
             AnswerBody::ToTheEnd => BodyPart::ToTheEnd,
-        })
+        };
+        let is_of_request = false;
+        Self { part, is_of_request }
     }
 
     /// Whether the body is complete if the connection is closed now. `is_clean`: the peer has
     /// closed it in order, so no byte at its end is missing.
     #[must_use]
     pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
-        match self.0 {
+        match self.part {
             BodyPart::ToTheEnd => is_clean,
             // Only trailer fields can be missing. An answer does without them. A request that is
             // cut off there does not count.
@@ -88,7 +97,7 @@ impl BodyReader {
     /// Whether all of it was read.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.0, BodyPart::Over | BodyPart::Counted(0))
+        matches!(self.part, BodyPart::Over | BodyPart::Counted(0))
     }
 
     /// Reads the next step from these bytes, and removes bytes that are no payload from them.
@@ -98,8 +107,8 @@ impl BodyReader {
     /// The body is in chunks, and a chunk is invalid.
     pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<BodyStep<'a>, BadChunk> {
         loop {
-            match self.0 {
-                BodyPart::Counted(0) => self.0 = BodyPart::Over,
+            match self.part {
+                BodyPart::Counted(0) => self.part = BodyPart::Over,
                 BodyPart::ToTheEnd if input.is_empty() => return Ok(BodyStep::Unfinished),
                 BodyPart::ToTheEnd => return Ok(BodyStep::Payload(input)),
                 BodyPart::Counted(left) | BodyPart::Chunk(left) if left > 0 => {
@@ -109,15 +118,17 @@ impl BodyReader {
                         Some(_) | None => BodyStep::Unfinished,
                     });
                 }
-                BodyPart::Counted(_) | BodyPart::Chunk(_) => self.0 = BodyPart::ChunkEnd,
+                BodyPart::Counted(_) | BodyPart::Chunk(_) => self.part = BodyPart::ChunkEnd,
                 // httparse reads a line without any digit as the last chunk.
                 BodyPart::SizeLine if input.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) => {
                     return Err(BadChunk);
                 }
                 BodyPart::SizeLine => match httparse::parse_chunk_size(input) {
-                    Ok(httparse::Status::Complete((length, size))) if length <= MOST_SIZE_LINE_BYTES => {
+                    Ok(httparse::Status::Complete((length, size)))
+                        if length <= MOST_SIZE_LINE_BYTES && (!self.is_of_request || is_one_line(input, length)) =>
+                    {
                         *input = input.get(length..).unwrap_or_default();
-                        self.0 = match size {
+                        self.part = match size {
                             0 => BodyPart::Trailer(0),
                             size if size < 1 << 63 => BodyPart::Chunk(size),
                             _ => return Err(BadChunk),
@@ -131,7 +142,7 @@ impl BodyReader {
                 BodyPart::ChunkEnd => match input {
                     [b'\r', b'\n', rest @ ..] => {
                         *input = rest;
-                        self.0 = BodyPart::SizeLine;
+                        self.part = BodyPart::SizeLine;
                     }
                     [] | [b'\r'] => return Ok(BodyStep::Unfinished),
                     _ => return Err(BadChunk),
@@ -144,9 +155,15 @@ impl BodyReader {
                             Ok(BodyStep::Unfinished)
                         };
                     };
-                    let is_last = matches!(input.get(..end), Some([] | [b'\r']));
+                    let line = input.get(..end).unwrap_or_default();
+                    // Other servers do not take a bare line feed for the end of a line, so for them
+                    // the body of the request goes on.
+                    if self.is_of_request && !line.ends_with(b"\r") {
+                        return Err(BadChunk);
+                    }
+                    let is_last = matches!(line, [] | [b'\r']);
                     *input = input.get(end + 1..).unwrap_or_default();
-                    self.0 = match before + end + 1 {
+                    self.part = match before + end + 1 {
                         _ if is_last => BodyPart::Over,
                         total if total <= MOST_TRAILER_BYTES => BodyPart::Trailer(total),
                         _ => return Err(BadChunk),
@@ -160,9 +177,14 @@ impl BodyReader {
     /// Marks this many bytes of the payload as used; the next step begins behind them.
     pub fn took(&mut self, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
-        match &mut self.0 {
+        match &mut self.part {
             BodyPart::Counted(left) | BodyPart::Chunk(left) => *left = left.saturating_sub(count),
             BodyPart::SizeLine | BodyPart::ChunkEnd | BodyPart::Trailer(_) | BodyPart::ToTheEnd | BodyPart::Over => {}
         }
     }
+}
+
+/// Whether the first `length` bytes have one line feed, which is their last byte.
+fn is_one_line(bytes: &[u8], length: usize) -> bool {
+    bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) == Some(length)
 }

@@ -50,11 +50,7 @@ impl RequestReader {
         if self.body.is_some() {
             return None;
         }
-        let empty_lines = self
-            .unread()
-            .iter()
-            .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-            .count();
+        let empty_lines = length_of_empty_lines(self.unread());
         if empty_lines > 0 {
             self.advance(empty_lines);
         }
@@ -136,6 +132,15 @@ impl RequestReader {
             self.advance(count);
         }
     }
+}
+
+/// Bytes of the empty lines before a request (RFC 9112 2.2). A bare `\r` is none.
+fn length_of_empty_lines(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(behind) = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")) {
+        rest = behind;
+    }
+    bytes.len() - rest.len()
 }
 
 #[cfg(test)]

@@ -200,6 +200,33 @@ fn the_trailer_of_a_body_is_neither_payload_nor_a_header_nor_the_next_request() 
 }
 
 #[test]
+fn a_line_of_a_trailer_that_ends_with_a_bare_line_feed_is_refused() {
+    for trailer in ["\n", "X: 1\n\r\n", "X: 1\r\n\n"] {
+        let request =
+            format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailer}GET /b HTTP/1.1\r\n\r\n");
+        let found = read(&[request.as_bytes()]);
+        assert!(found.bad_chunk && found.requests.len() == 1, "{trailer:?} {found:?}");
+    }
+}
+
+#[test]
+fn a_line_feed_within_the_extension_of_a_chunk_is_refused() {
+    for extension in [";x=y\nz", ";\n", "\nz"] {
+        let request = format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\n!\r\n0\r\n\r\n");
+        assert!(read(&[request.as_bytes()]).bad_chunk, "{extension:?}");
+    }
+}
+
+#[test]
+fn empty_lines_before_a_request_are_skipped_and_a_bare_carriage_return_is_none() {
+    for (before, is_good) in [("\r\n", true), ("\n\r\n\n", true), ("\r", false), ("\r\r\n", false)] {
+        let found = read(&[format!("{before}GET /a HTTP/1.1\r\n\r\n").as_bytes()]);
+        assert_eq!(found.requests.len(), usize::from(is_good), "{before:?}");
+        assert_eq!(found.bad.is_some(), !is_good, "{before:?}");
+    }
+}
+
+#[test]
 fn a_connection_that_is_idle_holds_nothing() {
     let mut reader = RequestReader::default();
     reader.add(b"GET / HTTP/1.1\r\n\r\n");
