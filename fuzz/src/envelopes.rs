@@ -1,8 +1,9 @@
 //! Envelopes: what the runner and a job's command make of them, and how they reach a worker.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
-use ojs_lifecycle::api::ToWorker;
+use ojs_lifecycle::api::{JobId, Subject, ToWorker};
 use ojs_wire::backend::envelope::one_line;
 use ojs_wire::runner::arguments::{Path, args_of, words};
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
@@ -51,6 +52,18 @@ fn fill(facts: &JobFacts<'_>) {
     }
 }
 
+/// The name of the job, which no frame has.
+fn subject() -> Arc<Subject> {
+    Arc::new(Subject {
+        id: JobId("j".into()),
+        kind: "k".into(),
+        queue: "q".into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    })
+}
+
 /// Sends the envelope to a worker, and reads the frame as the runner does.
 fn deliver(text: &str) {
     let envelope = one_line(text);
@@ -60,6 +73,7 @@ fn deliver(text: &str) {
         max_frame: usize::MAX,
     };
     let job = ToWorker::Job {
+        subject: subject(),
         envelope: (&*envelope).into(),
         checkpoint: Some("[1]".into()),
     };
@@ -70,6 +84,7 @@ fn deliver(text: &str) {
     let expected = JobOrder {
         envelope: envelope.trim_ascii().to_owned(),
         checkpoint: Some("[1]".to_owned()),
+        traceparent: None,
     };
     // An envelope is an object; null is none.
     let expected = Some(Told::Job(expected)).filter(|_| envelope.trim_ascii() != "null");

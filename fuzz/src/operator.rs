@@ -8,7 +8,7 @@ use ojs_wire::text::is_terminal_control;
 pub fn control(data: &[u8]) {
     match decode_request(data) {
         Ok(request) => {
-            let line = encode_request(request);
+            let line = encode_request(&request);
             assert_eq!(decode_request(line.strip_suffix(b"\n").unwrap()), Ok(request));
         }
         Err(refusal) => {

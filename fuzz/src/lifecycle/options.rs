@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, TransitionSignals,
-    cancel_grace, stop_margin,
+    FinalState, Leftovers, LimitSource, Options, Queues, RecycleLimits, Restart, ShutdownTimes, StopSignal,
+    TransitionSignals, cancel_grace, stop_margin,
 };
 use ojs_values::signal::Signal;
 
@@ -40,6 +40,12 @@ pub fn options(bytes: &mut Bytes<'_>) -> Options {
         server_resume: is(4),
         tstp_starts_clock: is(5),
         once: is(6) && is(7),
+        recycle: RecycleLimits {
+            max_jobs: is(6).then_some(2),
+            max_memory: is(5).then_some(1_000),
+            max_age: is(4).then_some(ms(2_000)),
+            overlap: is(7),
+        },
         ready_timeout: bytes.pick([ms(60_000), ms(300)]),
         type_wait: bytes.pick([ms(5_000), ms(0), ms(200)]),
         memory_gate: bytes.pick([None, Some(80)]),

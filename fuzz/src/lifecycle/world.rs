@@ -39,6 +39,8 @@ pub struct World {
     metrics: Metrics,
     exited: bool,
     starts: usize,
+    /// Orders of a further worker process that are not answered.
+    nexts: usize,
     worker: Option<ProcessId>,
     processes: BTreeSet<ProcessId>,
     /// The last number of a process, a holder, a request for jobs, or a client.
@@ -59,6 +61,7 @@ impl World {
             metrics: Metrics::new(now, Duration::from_secs(1_800_000_000)),
             exited: false,
             starts: 0,
+            nexts: 0,
             worker: None,
             processes: BTreeSet::new(),
             last: 0,
@@ -101,7 +104,11 @@ impl World {
                 Signal::URG,
             ]))),
             27 => Some(Event::MemoryTaken(bytes.pick([0, 79, 80, 100, 255]))),
-            28 => Some(bytes.pick([Event::CredentialsChanged, Event::MemoryRanOut(1)])),
+            28 => Some(bytes.pick([
+                Event::CredentialsChanged,
+                Event::MemoryRanOut(1),
+                Event::WorkerMemory(2_000),
+            ])),
             29 => self.holder_asks(bytes),
             30 => self.any_holder(bytes).map(Event::HeardPart),
             _ => self.holder_hangs_up(bytes),
@@ -159,7 +166,16 @@ impl World {
     }
 
     fn worker_starts(&mut self, bytes: &mut Bytes<'_>) -> Option<Event> {
-        self.starts = self.starts.checked_sub(1)?;
+        if self.starts == 0 {
+            self.nexts = self.nexts.checked_sub(1)?;
+            if bytes.below(6) >= 4 {
+                return Some(Event::NextNotStarted);
+            }
+            let process = ProcessId(self.next());
+            self.processes.insert(process);
+            return Some(Event::NextStarted(process));
+        }
+        self.starts -= 1;
         Some(match bytes.below(6) {
             4 => Event::WorkerNotStarted(NotStarted::Shortage),
             5 => Event::WorkerNotStarted(NotStarted::Refused(127)),
@@ -279,6 +295,9 @@ impl World {
                     OperatorRequest::Terminate,
                     OperatorRequest::Stop,
                     OperatorRequest::Prestop,
+                    OperatorRequest::Recycle,
+                    OperatorRequest::Jobs,
+                    OperatorRequest::Cancel("j1".into()),
                 ]),
             )),
         }
@@ -350,7 +369,12 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::StartWorker => self.starts += 1,
+            Effect::StartWorker { .. } => self.starts += 1,
+            Effect::StartNext => self.nexts += 1,
+            Effect::TakeOver(process) => {
+                assert!(self.processes.contains(&process), "nobody takes over");
+                self.worker = Some(process);
+            }
             Effect::SignalWorker(_) => assert!(self.worker.is_some(), "a signal to nobody"),
             Effect::SignalProcess(process, _) => assert!(self.processes.contains(&process), "a signal to nobody"),
             Effect::Tell(holder, word) => {
