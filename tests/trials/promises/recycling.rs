@@ -118,8 +118,11 @@ impl Judge<'_> {
             .iter()
             .filter(|note| note.word == Word::Started)
             .count();
-        // These note nothing.
-        let notes_none = self.plan.behaviour == Behaviour::Python || self.plan.behaviour.is_exec();
+        // These note nothing, or not before their first request.
+        let notes_none = matches!(
+            self.plan.behaviour,
+            Behaviour::Python | Behaviour::Exec(_) | Behaviour::Sdk(_)
+        );
         if done == 0 || (started > done && (notes_none || noted > done)) {
             return Vec::new();
         }

@@ -7,6 +7,7 @@ use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Ending, Program, Weather};
 use crate::plan::Plan;
+use crate::recycles;
 use crate::sdk::Kind;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
@@ -72,9 +73,12 @@ impl Judge<'_> {
         }
         let is_early = |end: f64| end < granted - SLACK && !self.plan.behaviour.may_end_first();
         if let Some((end, _)) = self.story.ended.filter(|(end, _)| is_early(*end)) {
+            // A recycling leaves a job alone that would be discarded.
+            let is_left = |hand: &Hand<'_>| !self.recyclings.is_empty() && self.is_kept_from_discarding(hand);
             let is_unanswered = |hand: &Hand<'_>| {
                 let words = [Word::Acked, Word::Failed, Word::Releasing];
                 hand.took.is_some()
+                    && !is_left(hand)
                     && hand.delivery.end.is_none()
                     && words.iter().all(|word| hand.word(*word).is_none())
             };
@@ -207,7 +211,9 @@ impl Judge<'_> {
             .next_back()
             .filter(|_| is_recycled)
             .unwrap_or(worker);
-        let is_up = is_up && !(is_recycled && (worker.ms + NOISE > asked || !self.is_one_process()));
+        // One that was started after it had no time for that.
+        let is_last = recycles::starts(self.story).iter().all(|start| *start < worker.ms);
+        let is_up = is_up && (!is_recycled || is_last && worker.ms + NOISE < asked && self.is_one_process());
         // One that knows nothing of SIGTERM dies of it.
         let has_died = self.plan.behaviour == Behaviour::Sdk(Kind::Rust)
             && self.story.log.contains("the worker ended: killed by SIGTERM");
