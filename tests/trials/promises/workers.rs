@@ -189,7 +189,7 @@ impl Judge<'_> {
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
         let is_settled = |hand: &Hand<'_>| {
             let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
-            is_over && !self.is_cut_off(hand)
+            is_over && !self.is_cut_off(hand) && !self.is_cut_off_by_recycling(hand)
         };
         // An SDK that has not asked for a job yet is still loading what it needs, and does not
         // listen to signals.
