@@ -78,10 +78,9 @@ More that people need:
     common_options!(),
     "
 Subcommands:
-  run                              the same with COMMAND after the options
   config check, config show        would a start succeed; each value's source
   quiet, resume, terminate, stop   as SIGTSTP, SIGCONT, SIGTERM, second SIGTERM
-  prestop                          for a preStop hook: quiet, then wait
+  recycle, prestop                 start the worker anew; for a preStop hook
   status [--json] [--watch]        state, time left, jobs, worker, backend
   jobs [--json]; cancel JOB        the active jobs; cancel one of them
   health [live|ready]              for a HEALTHCHECK: status 0 when it is well

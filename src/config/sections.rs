@@ -135,6 +135,7 @@ sections! {
         socket_users: Vec<u32> = settings.value(&keys::SOCKET_USERS),
         /// `None`: it does not matter.
         memory_gate: Option<Percent> = settings.value(&keys::MEMORY_GATE).0,
+        max_memory: Option<MemoryLimit> = settings.value(&keys::MAX_MEMORY),
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
         /// Copies of COMMAND, at least one.
         processes: u32 = settings.value(&keys::PROCESSES),

@@ -75,7 +75,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
 
 /// `worker.max_memory` in bytes. A share of no limit is none, which is a warning.
 fn max_memory(config: &Config) -> Option<u64> {
-    match config.settings.value(&keys::MAX_MEMORY)? {
+    match config.worker.max_memory? {
         MemoryLimit::Bytes(bytes) => Some(bytes.0),
         MemoryLimit::Share(share) => {
             let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());

@@ -37,7 +37,7 @@ impl TwoWorkers {
             name: None,
             beside: None,
             container: (overlap == RecycleOverlap::Auto).then(MemoryCgroup::find).flatten(),
-            watches_memory: config.settings.value(&keys::MAX_MEMORY).is_some(),
+            watches_memory: config.worker.max_memory.is_some(),
         }
     }
 }

@@ -95,11 +95,7 @@ impl Narrator {
 
     /// The next worker was started beside the one that runs.
     pub fn next_started(pid: Pid) {
-        let fields = RecordFields::default().with("pid", u64::try_from(pid.number()).unwrap_or_default());
-        say(&info(format_args!(
-            "the next worker was started beside the old one, with pid {pid}"
-        ))
-        .about(fields));
+        say(&next_started(u64::try_from(pid.number()).unwrap_or_default()));
     }
 
     /// There is no process for the worker at the moment, for this reason.
@@ -243,6 +239,14 @@ fn calling_note(call: &Call) -> Option<LogRecord> {
 #[cfg(test)]
 #[path = "narrate_tests.rs"]
 mod tests;
+
+fn next_started(pid: u64) -> LogRecord {
+    let fields = RecordFields::default().with("pid", pid);
+    info(format_args!(
+        "the next worker was started beside the old one, with pid {pid}"
+    ))
+    .about(fields)
+}
 
 #[cfg(test)]
 #[path = "narrate_drain_tests.rs"]

@@ -2,7 +2,7 @@
 
 use super::*;
 use ojs_lifecycle::api::{
-    CapacityNews, Death, Departure, EndCause, Force, HolderId, ProcessId, StillThere, Takes, Trouble,
+    CapacityNews, Death, Departure, EndCause, Force, HolderId, ProcessId, RecycleReason, StillThere, Takes, Trouble,
 };
 
 /// Why a worker was ended.
@@ -209,4 +209,20 @@ pub fn given_back_again() -> Vec<Notice> {
         })
     };
     cases.map(notice).to_vec()
+}
+
+/// A worker that is started again, and one that is recycled at its second attempt.
+pub fn recyclings(soon: Duration) -> [Notice; 5] {
+    let reason = RecycleReason::Jobs(50);
+    [
+        Notice::Worker(WorkerNotice::DescendantsLeft(soon)),
+        Notice::Worker(WorkerNotice::RestartIn(soon)),
+        Notice::Worker(WorkerNotice::Recycling {
+            reason,
+            held: 2,
+            grace: soon,
+        }),
+        Notice::Worker(WorkerNotice::NextNotReady(soon)),
+        Notice::Worker(WorkerNotice::Recycled { reason, took: soon }),
+    ]
 }

@@ -26,7 +26,8 @@ use super::*;
 #[path = "narrate_samples_tests.rs"]
 mod samples;
 use samples::{
-    drains, given_back_again, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, requeued, stops,
+    drains, given_back_again, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, recyclings, requeued,
+    stops,
 };
 
 const PAGE: &str = include_str!("../../../docs/log-records.md");
@@ -306,12 +307,11 @@ fn about_the_worker() -> Vec<Notice> {
         ended(Ended::Exited(0), Manner::Unasked),
         ended(Ended::Exited(1), Manner::Failed),
         Notice::Worker(WorkerNotice::WorkerEnded(out_of_memory(), Manner::Failed)),
-        Notice::Worker(WorkerNotice::DescendantsLeft(soon)),
-        Notice::Worker(WorkerNotice::RestartIn(soon)),
         Notice::Worker(WorkerNotice::TooManyRestarts),
         Notice::Worker(WorkerNotice::StartPostponed),
     ]
     .into_iter()
+    .chain(recyclings(soon))
     .chain(drains(soon))
     .chain(stops())
     .chain(
@@ -416,6 +416,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
     }
     records.extend(calling_note(&heartbeat()).as_ref().map(read));
     records.push(read(&narrator.started(1, &WorkerId("w1".into()))));
+    records.push(read(&next_started(2)));
     assert_in_step(&Row::below("The worker"), &records);
 }
 

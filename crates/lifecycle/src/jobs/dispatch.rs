@@ -280,7 +280,9 @@ impl Jobs {
         };
         let Place::Held(held) = job.place else { return false };
         let (is_lost, id) = (job.is_lost, job.id().clone());
+        let is_hung = |cause: &EndCause| matches!(cause, EndCause::Hung { .. });
         let is_of_another = |cause: &EndCause| matches!(cause, EndCause::Hung { job, .. } if job.id != id);
+        let is_recycled = |cause: &EndCause| *cause == EndCause::Recycled;
         // In a drain the earlier of the two ends decides.
         let has_time_left = cx.end.phase == Phase::Stop && self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
         if is_lost {
@@ -293,10 +295,10 @@ impl Jobs {
             self.end_cancelled(claim, why, cx);
         } else if cx.end.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, cx);
-        } else if was_ended_for(held.holder, is_of_another, cx) {
-            self.requeue(claim, "its process was ended because another job of it hung", cx);
-        } else if was_ended_for(held.holder, |cause| *cause == EndCause::Recycled, cx) {
+        } else if was_ended_for(held.holder, is_recycled, cx) && !was_ended_for(held.holder, is_of_another, cx) {
             self.cut_off_by_recycling(claim, cx);
+        } else if was_ended_for(held.holder, is_hung, cx) {
+            self.requeue(claim, "its process was ended because another job of it hung", cx);
         } else {
             let mut error = error("worker_death", &death.to_string(), true);
             error.details = Some(death.details().into());

@@ -60,9 +60,10 @@ impl Blame {
         } else if let Event::WorkerEnded(ended) = event {
             // The end may be an answer to the cancel of its jobs.
             let cancelled_at = self.recycled_since.map(|since| since + options.times.grace_period);
-            if let Some(process) = self.main.filter(|_| cancelled_at.is_some_and(|at| at <= now)) {
-                let (cause, at) = (EndCause::Recycled, now);
-                self.endings.push(Ending { process, cause, at });
+            if let Some((process, at)) = self.main.zip(cancelled_at.filter(|at| *at <= now)) {
+                let cause = EndCause::Recycled;
+                let before = self.endings.iter().take_while(|ending| ending.at < at).count();
+                self.endings.insert(before, Ending { process, cause, at });
             }
             let cause = self.cause_of_end(*ended, options, now);
             let cause = cause.filter(|_| !matches!(phase, Phase::EndGame | Phase::Stop));
