@@ -62,6 +62,7 @@ pub mod tokens;
 pub mod traces;
 #[cfg(feature = "agent")]
 mod two_workers;
+#[cfg(feature = "agent")]
 mod window_signal;
 #[cfg(feature = "agent")]
 mod worker_usage;
