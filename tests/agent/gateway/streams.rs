@@ -276,7 +276,7 @@ rest()
     init.order("go on");
     init.noted("sent");
     stage.backend.wait_for_count(Endpoint::Other, WAYS, PATIENCE);
-    let more = init.memory_kib("VmHWM") - before;
+    let more = init.memory_kib("VmHWM").saturating_sub(before);
     stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
     stage.backend.answer_held();
     assert_eq!(init.noted("answers"), "200 404");
