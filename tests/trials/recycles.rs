@@ -67,8 +67,10 @@ impl Recycles {
         })
     }
 
-    /// Tells the init its limits.
+    /// Tells the init its limits. The judge knows one worker at a time, so the old one ends before
+    /// the next one starts; two at a time have their own scenarios, simulation and tests.
     pub fn tell(&self, command: &mut Command) {
+        command.env("OJS_WORKER_RECYCLE_OVERLAP", "off");
         if let Some(jobs) = self.max_jobs {
             command.env("OJS_WORKER_MAX_JOBS", jobs.to_string());
         }
