@@ -310,28 +310,26 @@ impl Jobs {
 
     fn cut_off_by_shutdown(&mut self, claim: Claim, cx: &Context) {
         self.cut_off_by_end(claim);
-        match cx.options.leftovers {
-            Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", cx),
-            Leftovers::Fail => {
-                let error = (cx.shutdown_error)();
-                self.fail(claim, error, cx);
-            }
-        }
+        self.leave_over(claim, "interrupted by a shutdown", cx.shutdown_error, cx);
     }
 
     /// Decides a job that ran on after the grace period of a recycling, as a shutdown would.
     fn cut_off_by_recycling(&mut self, claim: Claim, cx: &Context) {
+        let error = || JobError {
+            code: Some(cx.options.shutdown_error_code.clone()),
+            kind: Some(cx.options.shutdown_error_type.clone()),
+            details: Some(r#"{"reason":"recycled"}"#.into()),
+            ..JobError::new("the worker was recycled before the job was finished")
+        };
+        self.leave_over(claim, "interrupted because its worker was recycled", error, cx);
+    }
+
+    /// Decides a job that got no answer as `backend.leftovers` wants: it goes back for this reason,
+    /// or fails with this error.
+    pub(super) fn leave_over(&mut self, claim: Claim, why: &str, error: impl FnOnce() -> JobError, cx: &Context) {
         match cx.options.leftovers {
-            Leftovers::Requeue => self.requeue(claim, "interrupted because its worker was recycled", cx),
-            Leftovers::Fail => {
-                let error = JobError {
-                    code: Some(cx.options.shutdown_error_code.clone()),
-                    kind: Some(cx.options.shutdown_error_type.clone()),
-                    details: Some(r#"{"reason":"recycled"}"#.into()),
-                    ..JobError::new("the worker was recycled before the job was finished")
-                };
-                self.fail(claim, error, cx);
-            }
+            Leftovers::Requeue => self.requeue(claim, why, cx),
+            Leftovers::Fail => self.fail(claim, error(), cx),
         }
     }
 

@@ -112,13 +112,7 @@ impl Jobs {
 
     /// Decides a job that an operator cancelled and whose handler gives no answer any more.
     pub(super) fn end_cancelled(&mut self, claim: Claim, why: &str, cx: &Context) {
-        match cx.options.leftovers {
-            Leftovers::Requeue => self.requeue(claim, why, cx),
-            Leftovers::Fail => {
-                let error = error(CANCELLED_BY_OPERATOR, why, true);
-                self.fail(claim, error, cx);
-            }
-        }
+        self.leave_over(claim, why, || error(CANCELLED_BY_OPERATOR, why, true), cx);
     }
 }
 
