@@ -102,8 +102,7 @@ impl Workers {
                 self.end_process(process, EndCause::Recycled, cx);
             }
         }
-        self.recycling.beside = None;
-        self.holders.none_is_old();
+        self.nobody_is_beside();
         self.recycling.go_to(RecyclingStage::Paused);
         let pause = restart_pause(self.recycling.failures);
         self.recycling.failures = self.recycling.failures.saturating_add(1);
@@ -116,8 +115,7 @@ impl Workers {
         for process in self.holders.old_processes() {
             self.end_process(process, EndCause::Recycled, cx);
         }
-        self.recycling.beside = None;
-        self.holders.none_is_old();
+        self.nobody_is_beside();
         self.timers.cancel(WorkerTimer::Recycle);
         self.recycling_is_done(cx);
     }
@@ -139,8 +137,7 @@ impl Workers {
         }
     }
 
-    /// The worker process that gets jobs has ended, or ojs-init ends: whichever process is beside
-    /// it is a descendant like any other.
+    /// One worker process is left or none, or ojs-init ends: any other is a descendant like all.
     pub(super) fn nobody_is_beside(&mut self) {
         self.recycling.beside = None;
         self.holders.none_is_old();
