@@ -72,7 +72,7 @@ fn reply(answer: &CancelAnswer, facts: &InstanceInfo) -> CancelReply {
                 outcome(*end, CANCELLED_BY_OPERATOR)
             ),
             outcome: Some(names::end(*end).to_owned()),
-            ..about(job)
+            ..of_job(job, CancelReply::default())
         },
         CancelAnswer::Refused(refusal) => of_refusal(refusal),
     }
@@ -91,7 +91,7 @@ fn of_stopping(stopping: &StoppingJob, facts: &InstanceInfo) -> CancelReply {
         // In mode exec each job has a process of its own.
         other_jobs: (facts.mode != "exec").then(|| count(stopping.others)),
         outcome: ends_in.map(|_| names::end(stopping.unanswered).to_owned()),
-        ..about(&stopping.job)
+        ..of_job(&stopping.job, CancelReply::default())
     }
 }
 
@@ -177,10 +177,8 @@ fn of_refusal(refusal: &CancelRefusal) -> CancelReply {
                 name(job)
             );
             CancelReply {
-                id: about(job).id,
-                kind: about(job).kind,
                 outcome: Some(end.to_owned()),
-                ..refused("too_late", message)
+                ..of_job(job, refused("too_late", message))
             }
         }
         CancelRefusal::CannotBeTold(job) => {
@@ -189,11 +187,7 @@ fn of_refusal(refusal: &CancelRefusal) -> CancelReply {
                  for one job; cancel it at the backend or in the SDK, or end all of the worker with ojs-init stop",
                 name(job)
             );
-            CancelReply {
-                id: about(job).id,
-                kind: about(job).kind,
-                ..refused("impossible", message)
-            }
+            of_job(job, refused("impossible", message))
         }
         CancelRefusal::Dropped(job) => {
             let message = format!(
@@ -201,20 +195,17 @@ fn of_refusal(refusal: &CancelRefusal) -> CancelReply {
                  reservation runs out; ojs-init stop ends all of the worker",
                 name(job)
             );
-            CancelReply {
-                id: about(job).id,
-                kind: about(job).kind,
-                ..refused("impossible", message)
-            }
+            of_job(job, refused("impossible", message))
         }
     }
 }
 
-fn about(job: &Subject) -> CancelReply {
+/// The reply with the name of its job.
+fn of_job(job: &Subject, reply: CancelReply) -> CancelReply {
     CancelReply {
         id: Some(shortened(&job.id.0, LONGEST_NAME)),
         kind: Some(shortened(&job.kind, LONGEST_NAME)),
-        ..CancelReply::default()
+        ..reply
     }
 }
 
