@@ -13,7 +13,6 @@ use super::sections::{Config, Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
 use super::values::enums::Mode;
-use super::values::limits::MemoryLimit;
 use ojs_lifecycle::api::Leftovers;
 use ojs_values::signal::Signal;
 
@@ -123,10 +122,7 @@ impl RunnerSettings {
     /// bytes of a share.
     #[must_use]
     pub fn max_memory(&self) -> Option<u64> {
-        match self.exec.max_memory? {
-            MemoryLimit::Bytes(bytes) => Some(bytes.0),
-            MemoryLimit::Share(_) => None,
-        }
+        self.exec.max_memory?.bytes(|| None)
     }
 }
 
@@ -151,6 +147,7 @@ mod tests {
     use super::*;
     use crate::config::keys::EXEC_MAX_MEMORY;
     use crate::config::values::duration::Bytes;
+    use crate::config::values::limits::MemoryLimit;
 
     fn set(values: &[(&str, &[&str])]) -> Settings {
         let mut settings = Settings::default();

@@ -68,17 +68,13 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     let limit = config.exec.max_memory?;
     let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
     let setting = || config.settings.describe(&keys::EXEC_MAX_MEMORY);
-    let bytes = match (limit, container) {
-        (MemoryLimit::Bytes(bytes), _) => bytes.0,
-        (MemoryLimit::Share(share), Some(container)) => share.of(container),
-        (MemoryLimit::Share(_), None) => {
-            warn!(
-                "{}: this container has no memory limit of which that could be a share; jobs are not limited; set a memory \
-                 limit, or a size",
-                setting()
-            );
-            return None;
-        }
+    let Some(bytes) = limit.bytes(|| container) else {
+        warn!(
+            "{}: this container has no memory limit of which that could be a share; jobs are not limited; set a memory \
+             limit, or a size",
+            setting()
+        );
+        return None;
     };
     if bytes < LEAST_JOB_MEMORY.0 {
         warn!(

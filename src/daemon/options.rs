@@ -5,7 +5,6 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::values::enums::RecycleOverlap;
-use crate::config::values::limits::MemoryLimit;
 use crate::config::{Config, Mode, OwnProgram, TERMINATE_SIGNAL, keys};
 use ojs_lifecycle::api::{
     LimitSource, MAX_CONCURRENCY, Options, Queues, RecycleLimits, ShutdownTimes, Surroundings, Text, TransitionSignals,
@@ -75,20 +74,16 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
 
 /// `worker.max_memory` in bytes. A share of no limit is none, which is a warning.
 fn max_memory(config: &Config) -> Option<u64> {
-    match config.worker.max_memory? {
-        MemoryLimit::Bytes(bytes) => Some(bytes.0),
-        MemoryLimit::Share(share) => {
-            let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
-            if container.is_none() {
-                warn!(
-                    "{}: this container has no memory limit of which that could be a share; the worker is not recycled for its \
-                     memory; set a memory limit, or a size",
-                    config.settings.describe(&keys::MAX_MEMORY)
-                );
-            }
-            container.map(|limit| share.of(limit))
-        }
+    let limit = config.worker.max_memory?;
+    let bytes = limit.bytes(|| MemoryCgroup::find().and_then(|cgroup| cgroup.limit()));
+    if bytes.is_none() {
+        warn!(
+            "{}: this container has no memory limit of which that could be a share; the worker is not recycled for its \
+             memory; set a memory limit, or a size",
+            config.settings.describe(&keys::MAX_MEMORY)
+        );
     }
+    bytes
 }
 
 /// Most jobs that the worker may have at once.

@@ -69,7 +69,7 @@ impl Value for MemoryShare {
     }
 }
 
-/// The memory of one job, in bytes or as a share of the container's limit.
+/// A limit of memory, in bytes or as a share of the container's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLimit {
     Bytes(Bytes),
@@ -78,6 +78,16 @@ pub enum MemoryLimit {
 
 /// The least that a job can be limited to: less is not enough to start a program.
 pub const LEAST_JOB_MEMORY: Bytes = Bytes(1 << 20);
+
+impl MemoryLimit {
+    /// The limit in bytes. `None`: a share of a container without a limit.
+    pub fn bytes(self, container: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes.0),
+            Self::Share(share) => container().map(|limit| share.of(limit)),
+        }
+    }
+}
 
 impl Value for MemoryLimit {
     type Limits = ();
