@@ -292,9 +292,8 @@ impl Exporter {
     /// Begins the end: what waits is sent without a further wait. Returns until when, at most;
     /// `left` is the time to the orchestrator's SIGKILL, if that is known. None: there is nothing
     /// to send, or the collector is away.
-    pub fn begin_end(&mut self, left: Option<Duration>, now: Moment) -> Option<Moment> {
+    pub fn begin_end(&self, left: Option<Duration>, now: Moment) -> Option<Moment> {
         let most = left.map_or(LAST_SPANS, |left| LAST_SPANS.min(left / 4));
-        self.due = Some(now);
         let is_over = most.is_zero() || self.failures > 0 || !self.has_spans();
         (!is_over).then(|| now.after(most))
     }
