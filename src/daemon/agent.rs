@@ -30,9 +30,9 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::memory_watch::{self, MemoryWatch};
+use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::options::{self, announce};
-use crate::daemon::prepare::{become_init, install_log};
+use crate::daemon::prepare::{become_init, install_log, keep_memory_to_ourselves};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::probes::listener;
 use crate::daemon::runtime::admission::Allowed;
@@ -332,7 +332,7 @@ fn hide_secrets(environ: &mut Environ) {
     for name in SECRET_VARIABLES.into_iter().chain([HEADERS_VARIABLE]) {
         environ.overwrite(name);
     }
-    memory_watch::keep_memory_to_ourselves();
+    keep_memory_to_ourselves();
 }
 
 /// The child, but for its user.

@@ -1,5 +1,5 @@
 //! Reads the memory of the container for its gate, often enough that no FETCH relies on old values,
-//! and no more often. Keeps the memory of ojs-init from other processes.
+//! and no more often.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use log::warn;
 use crate::config::{Config, keys};
 use ojs_lifecycle::api::Moment;
 use ojs_os::cgroup_memory::MemoryCgroup;
-use ojs_os::init;
 
 /// Between two looks at least: a busy loop turns a thousand times a second, and the kernel adds up
 /// numbers for each look.
@@ -62,15 +61,5 @@ impl MemoryWatch {
         };
         let is_news = self.told.replace(taken) != Some(taken);
         is_news.then_some(taken)
-    }
-}
-
-/// Without this the worker could read the token in the memory of ojs-init.
-pub fn keep_memory_to_ourselves() {
-    if let Err(error) = init::forbid_dumps() {
-        warn!(
-            "cannot keep our memory from processes of the same user (PR_SET_DUMPABLE): {error}; the worker can read the \
-             token there: run it as another user (--user), or allow prctl in the seccomp profile"
-        );
     }
 }

@@ -102,3 +102,14 @@ pub fn become_init(config: &Config, environ: &Environ) {
         ),
     }
 }
+
+/// Without this the worker could read the token in the memory of ojs-init.
+#[cfg(feature = "agent")]
+pub fn keep_memory_to_ourselves() {
+    if let Err(error) = init::forbid_dumps() {
+        warn!(
+            "cannot keep our memory from processes of the same user (PR_SET_DUMPABLE): {error}; the worker can read the \
+             token there: run it as another user (--user), or allow prctl in the seccomp profile"
+        );
+    }
+}

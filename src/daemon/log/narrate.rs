@@ -236,10 +236,6 @@ fn calling_note(call: &Call) -> Option<LogRecord> {
     Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
 }
 
-#[cfg(test)]
-#[path = "narrate_tests.rs"]
-mod tests;
-
 fn next_started(pid: u64) -> LogRecord {
     let fields = RecordFields::default().with("pid", pid);
     info(format_args!(
@@ -247,6 +243,10 @@ fn next_started(pid: u64) -> LogRecord {
     ))
     .about(fields)
 }
+
+#[cfg(test)]
+#[path = "narrate_tests.rs"]
+mod tests;
 
 #[cfg(test)]
 #[path = "narrate_drain_tests.rs"]
