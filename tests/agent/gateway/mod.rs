@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use crate::stage::{Stage, Start, root};
 
 /// The init in mode gateway, with a worker that executes this script.
-fn worker<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
+pub(super) fn worker<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
     let program = root().join("tests/support/gateway_worker.py");
     let words: [OsString; 5] = [
         "python3".into(),

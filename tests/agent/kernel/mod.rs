@@ -7,11 +7,9 @@ mod page;
 mod profile;
 mod strace;
 
-use std::ffi::OsString;
-
 use crate::backend::{Endpoint, Outcome};
 use crate::probe_client::Probes;
-use crate::stage::{PATIENCE, Stage, job, root};
+use crate::stage::{PATIENCE, Stage, job};
 use crate::support::under_test::is_static;
 use crate::support::wait::wait_until;
 use crate::support::{proc, sys};
@@ -136,15 +134,7 @@ fn mode_gateway_asks_the_kernel_for_what_the_page_says() {
 
 fn gateway() -> Vec<Names> {
     let stage = Stage::new();
-    let program = root().join("tests/support/gateway_worker.py");
-    let words: [OsString; 5] = [
-        "python3".into(),
-        "-S".into(),
-        "-E".into(),
-        program.into(),
-        WORKS_BY_HTTP.into(),
-    ];
-    let start = stage.command(&words).with("OJS_MODE", "gateway");
+    let start = crate::gateway::worker(&stage, WORKS_BY_HTTP);
     let (mut init, mut recording) = strace::start(&stage, start);
     init.notes_line("asks");
     settle(&stage, &mut recording);
