@@ -8,7 +8,7 @@ use ojs_wire::http::request_reader::RequestReader;
 use ojs_wire::http::tunnel::{LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 use ojs_wire::http::{connect, probe};
 
-use super::other_server;
+use super::answer_by_library::read_by_a_library;
 use super::pieces::same_in_any_pieces;
 
 /// A request of a client.
@@ -237,7 +237,7 @@ fn compare_with_client(data: &[u8], is_head_alone: bool, ours: Option<&ReadAnswe
     if !data.is_ascii() {
         return;
     }
-    let theirs = other_server::answer(data, is_head_alone);
+    let theirs = read_by_a_library(data, is_head_alone);
     // The engine takes no header lines in a 100.
     if theirs.is_none() && ours.is_some() && data.windows(4).any(|word| word == b" 100") {
         return;

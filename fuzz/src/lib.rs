@@ -3,6 +3,9 @@
 //! libFuzzer calls them through `fuzz_targets`. `tests/fuzz` calls them with the files of `corpus`
 //! in every run of the tests. Start with `requests`.
 
+// The tests of the reader of answers have the same file.
+#[path = "../../tests/support/answer_by_library.rs"]
+mod answer_by_library;
 pub mod bodies;
 pub mod configuration;
 pub mod envelopes;

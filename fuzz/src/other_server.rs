@@ -1,5 +1,4 @@
-//! Readers of other libraries: hyper, which is the development server's HTTP, and ureq-proto, the
-//! engine of an HTTP client.
+//! The reader of another library: hyper, which is the development server's HTTP.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -15,9 +14,6 @@ use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use ureq_proto::BodyMode;
-use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{Method, Request as ClientRequest};
 
 /// A request as hyper passes it to a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,43 +120,5 @@ pub fn requests(data: &[u8]) -> Seen {
     Seen {
         requests: seen.into_inner(),
         waits,
-    }
-}
-
-/// The status and the body of an answer, and whether that is all of the body; `None`: no answer.
-/// The connection ends behind these bytes.
-pub fn answer(data: &[u8], is_head_alone: bool) -> Option<(u16, Vec<u8>, bool)> {
-    let method = if is_head_alone { Method::HEAD } else { Method::GET };
-    let request = ClientRequest::builder().method(method).body(()).unwrap();
-    let mut call = Call::new(request).unwrap().proceed();
-    call.write(&mut [0; 100]).unwrap();
-    let SendRequestResult::RecvResponse(mut call) = call.proceed().unwrap().unwrap() else {
-        unreachable!("there is no body to be sent");
-    };
-    let mut rest = data;
-    let response = loop {
-        let (used, response) = call.try_response(rest, false).ok()?;
-        rest = &rest[used..];
-        match response {
-            Some(response) => break response,
-            None if used == 0 => return None,
-            None => {}
-        }
-    };
-    let status = response.status().as_u16();
-    let RecvResponseResult::RecvBody(mut call) = call.proceed()? else {
-        return Some((status, Vec::new(), true));
-    };
-    let (mut body, mut read) = (Vec::new(), [0; 4096]);
-    loop {
-        let Ok((used, written)) = call.read(rest, &mut read) else {
-            return Some((status, body, false));
-        };
-        rest = &rest[used..];
-        body.extend_from_slice(&read[..written]);
-        if used == 0 {
-            let ends_here = call.body_mode() == BodyMode::CloseDelimited;
-            return Some((status, body, call.can_proceed() || ends_here || call.is_ended_chunked()));
-        }
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use ureq_proto::BodyMode;
-use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{Method, Request};
 
 use super::*;
+use by_library::read_by_a_library;
+
+// The fuzz targets have the same file.
+#[path = "../../../tests/support/answer_by_library.rs"]
+mod by_library;
 
 const LIMIT: usize = 1 << 20;
 
@@ -334,46 +336,4 @@ fn what_is_left(mut reader: AnswerReader, answer: &[u8]) -> Option<(u16, Vec<u8>
     }
     let received = reader.cut_off()?;
     Some((received.head.status, received.body, received.is_whole))
-}
-
-/// Reads the answer with the engine of an HTTP client.
-fn read_by_a_library(answer: &[u8], is_head_alone: bool) -> Option<(u16, Vec<u8>, bool)> {
-    let method = if is_head_alone { Method::HEAD } else { Method::GET };
-    let mut call = Call::new(Request::builder().method(method).body(()).unwrap())
-        .unwrap()
-        .proceed();
-    call.write(&mut [0; 100]).unwrap();
-    let SendRequestResult::RecvResponse(mut call) = call.proceed().unwrap().unwrap() else {
-        unreachable!("there is no body to be sent");
-    };
-    let mut rest = answer;
-    let response = loop {
-        let (used, response) = call.try_response(rest, false).ok()?;
-        rest = &rest[used..];
-        match response {
-            Some(response) => break response,
-            None if used == 0 => return None,
-            None => {}
-        }
-    };
-    let status = response.status().as_u16();
-    let RecvResponseResult::RecvBody(mut call) = call.proceed()? else {
-        return Some((status, Vec::new(), true));
-    };
-    let (mut body, mut read) = (Vec::new(), [0; 100]);
-    loop {
-        let Ok((used, written)) = call.read(rest, &mut read) else {
-            return Some((status, body, false));
-        };
-        rest = &rest[used..];
-        body.extend_from_slice(&read[..written]);
-        if used == 0 {
-            let is_to_the_end = call.body_mode() == BodyMode::CloseDelimited;
-            return Some((
-                status,
-                body,
-                call.can_proceed() || is_to_the_end || call.is_ended_chunked(),
-            ));
-        }
-    }
 }
