@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use ojs_lifecycle::api::{JobId, Subject, ToWorker};
+use ojs_lifecycle::api::{GivenJob, JobId, Subject, ToWorker};
 use ojs_wire::backend::envelope::one_line;
 use ojs_wire::runner::arguments::{Path, args_of, words};
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
@@ -72,11 +72,11 @@ fn deliver(text: &str) {
         queues: Vec::new(),
         max_frame: usize::MAX,
     };
-    let job = ToWorker::Job {
+    let job = ToWorker::Job(GivenJob {
         subject: subject(),
         envelope: (&*envelope).into(),
         checkpoint: Some("[1]".into()),
-    };
+    });
     let frame = encode(&job, &context);
     let line = frame.strip_suffix(b"\n").unwrap();
     assert!(!line.contains(&b'\n'));

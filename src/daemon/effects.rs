@@ -12,7 +12,7 @@ use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
-use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
+use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};
 use ojs_values::exit::Exit;
@@ -80,7 +80,7 @@ impl EventLoop {
     fn context_of_word(&self, word: &ToWorker) -> Option<Trace> {
         let traces = self.traces.as_ref()?;
         match word {
-            ToWorker::Job { subject, .. } => traces.context_of(&subject.id),
+            ToWorker::Job(GivenJob { subject, .. }) => traces.context_of(&subject.id),
             ToWorker::Hello { .. }
             | ToWorker::Lifecycle { .. }
             | ToWorker::Cancel { .. }

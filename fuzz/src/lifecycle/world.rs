@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    Call, CallId, ClientId, Effect, Event, FromWorker, HolderId, JobId, Manners, Moment, NotStarted, OperatorRequest,
-    Options, Phase, Probe, ProcessId, Progress, PullId, Ready, ToWorker, Wants, WorkerId,
+    Call, CallId, ClientId, Effect, Event, FromWorker, GivenJob, HolderId, JobId, Manners, Moment, NotStarted,
+    OperatorRequest, Options, Phase, Probe, ProcessId, Progress, PullId, Ready, ToWorker, Wants, WorkerId,
 };
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
@@ -385,7 +385,7 @@ impl World {
                     max_frame: 1,
                 };
                 assert!(encode(&word, &context).ends_with(b"\n"));
-                if let ToWorker::Job { envelope, .. } = word {
+                if let ToWorker::Job(GivenJob { envelope, .. }) = word {
                     self.given.push((holder, JobId((&*envelope).into())));
                 }
             }

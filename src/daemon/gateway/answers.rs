@@ -60,7 +60,7 @@ impl Gateway {
             } => self.outcome_was_refused(job, *code, message, turn),
             ToWorker::Error { message, job: None, .. } => debug!("holder {holder}: {message}"),
             ToWorker::Hello { .. }
-            | ToWorker::Job { .. }
+            | ToWorker::Job(_)
             | ToWorker::Lifecycle { .. }
             | ToWorker::Cancel { .. }
             | ToWorker::Ping { .. } => {}

@@ -10,7 +10,7 @@ use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::ids::{HolderId, ProcessId};
-use ojs_lifecycle::api::{Event, FromWorker, ToWorker, Trace};
+use ojs_lifecycle::api::{Event, FromWorker, GivenJob, ToWorker, Trace};
 use ojs_os::clock;
 use ojs_os::socket::{Piece, Stream};
 use ojs_wire::backend::split::LARGE_JOB;
@@ -249,7 +249,7 @@ impl WorkerLink {
         if self.is_ending() {
             return LinkState::Open;
         }
-        let is_job = matches!(word, ToWorker::Job { .. });
+        let is_job = matches!(word, ToWorker::Job(_));
         let kind = if is_job { Kind::Job } else { Kind::Control };
         let was_waiting = self.outbound.len() > 0;
         match self.write(word, context, kind, hello) {
@@ -273,9 +273,9 @@ impl WorkerLink {
     }
 
     fn write(&mut self, word: ToWorker, context: Option<&Trace>, kind: Kind, hello: &HelloContext) -> Written {
-        if let ToWorker::Job {
+        if let ToWorker::Job(GivenJob {
             envelope, checkpoint, ..
-        } = &word
+        }) = &word
             && (envelope.len() >= LARGE_JOB || context.is_some())
         {
             let checkpoint = checkpoint.as_deref();

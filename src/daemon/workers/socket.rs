@@ -162,7 +162,7 @@ impl WorkerSocket {
         events: &mut VecDeque<Event>,
     ) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        if matches!(word, ToWorker::Job { .. }) {
+        if matches!(word, ToWorker::Job(_)) {
             processes.got_job(link.process);
         }
         let is_open = link.tell(word, context, &self.hello, events) == LinkState::Open;

@@ -122,10 +122,10 @@ pub struct Wants {
     pub within: Duration,
 }
 
-/// A job for a holder that asked for it.
+/// A job for a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
-    /// The job's name, for the shell. The answer does not have it.
+    /// The job's name, for the shell. The worker does not get it.
     pub subject: Arc<Subject>,
     /// The job as the backend sent it.
     pub envelope: Envelope,
@@ -193,14 +193,7 @@ pub enum ToWorker {
         worker: WorkerId,
         state: WorkerState,
     },
-    Job {
-        /// The job's name, for the shell. The frame does not have it.
-        subject: Arc<Subject>,
-        /// The job as the backend sent it.
-        envelope: Envelope,
-        /// Where an earlier attempt wants this one to continue.
-        checkpoint: Option<Text>,
-    },
+    Job(GivenJob),
     /// The state changed.
     Lifecycle {
         state: WorkerState,

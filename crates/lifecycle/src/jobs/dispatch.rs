@@ -162,17 +162,7 @@ impl Jobs {
 
     pub(super) fn give(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
         if let Some(given) = self.hand_to(claim, holder, None, cx) {
-            let GivenJob {
-                subject,
-                envelope,
-                checkpoint,
-            } = given;
-            let job = ToWorker::Job {
-                subject,
-                envelope,
-                checkpoint,
-            };
-            self.say(Said::Give(holder, job));
+            self.say(Said::Give(holder, ToWorker::Job(given)));
             self.tell_of_handover(claim, holder);
         }
     }

@@ -246,7 +246,7 @@ impl Traces {
     }
 
     fn told(&mut self, word: &ToWorker, now: impl FnOnce() -> Moment) {
-        if let ToWorker::Job { subject, envelope, .. } = word {
+        if let ToWorker::Job(GivenJob { subject, envelope, .. }) = word {
             self.handed_over(&subject.id, envelope.len(), now());
         } else if let ToWorker::Cancel { job, reason, .. } = word {
             self.note(job, SpanEvent::Cancel(*reason), now);

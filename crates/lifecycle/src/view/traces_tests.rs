@@ -77,11 +77,11 @@ fn fetch(traces: &mut Traces, jobs: &[Arc<Subject>]) {
 }
 
 fn give(traces: &mut Traces, job: &Arc<Subject>, millis: u64) {
-    let word = ToWorker::Job {
+    let word = ToWorker::Job(GivenJob {
         subject: Arc::clone(job),
         envelope: "{\"id\":1}".into(),
         checkpoint: None,
-    };
+    });
     traces.observe(&Effect::Tell(HolderId(1), word), || at(millis));
 }
 

@@ -382,7 +382,7 @@ impl Player {
                     let text = render::call(&call);
                     self.asked.push(Asked { id, text, give_up });
                 }
-                Effect::Tell(connection, ToWorker::Job { .. }) if self.reads_at_once => self.has_read(connection),
+                Effect::Tell(connection, ToWorker::Job(_)) if self.reads_at_once => self.has_read(connection),
                 Effect::Answer(words::OPERATOR, _) | Effect::Show(words::OPERATOR, _) => {
                     let now = self.now;
                     self.machine().handle(Event::OperatorLeft(words::OPERATOR), now);

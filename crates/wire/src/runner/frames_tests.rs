@@ -2,7 +2,7 @@ use super::*;
 
 use crate::test_support::subject;
 use crate::worker::{self, HelloContext, encode_around};
-use ojs_lifecycle::api::{FromWorker, JobId, Ready, Reason, Text, ToWorker, WorkerId, WorkerState};
+use ojs_lifecycle::api::{FromWorker, GivenJob, JobId, Ready, Reason, Text, ToWorker, WorkerId, WorkerState};
 
 fn context() -> HelloContext {
     HelloContext {
@@ -75,11 +75,11 @@ fn what_pid_1_tells_is_understood() {
 fn an_envelope_and_a_checkpoint_arrive_as_they_are_spelled() {
     let envelope = r#"{"id":"a","args":[1.0e400, 12345678901234567890],"x":1,"x":2}"#;
     let checkpoint = r#"{ "at":1E2 }"#;
-    let job = ToWorker::Job {
+    let job = ToWorker::Job(GivenJob {
         subject: subject(),
         envelope: envelope.into(),
         checkpoint: Some(checkpoint.into()),
-    };
+    });
     let expected = JobOrder {
         envelope: envelope.to_owned(),
         checkpoint: Some(checkpoint.to_owned()),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::backend::envelope::one_line;
 use crate::names;
 use crate::worker::limits::PROTOCOL;
-use ojs_lifecycle::api::{JOB_FRAME_BYTES, Text, ToWorker};
+use ojs_lifecycle::api::{GivenJob, JOB_FRAME_BYTES, Text, ToWorker};
 
 /// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted.
 pub const JOB_OVERHEAD: usize = r#"{"type":"job","job":,"checkpoint":}"#.len();
@@ -40,9 +40,9 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
             .number("concurrency", context.concurrency)
             .json("queues", &queues(&context.queues))
             .number("max_frame", context.max_frame),
-        ToWorker::Job {
+        ToWorker::Job(GivenJob {
             envelope, checkpoint, ..
-        } => FrameLine::new("job")
+        }) => FrameLine::new("job")
             .json("job", envelope)
             .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
         ToWorker::Lifecycle {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_lifecycle::api::{
-    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, Moment, Ready, Reply, Reservation, Subject,
-    ToWorker,
+    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, GivenJob, Moment, Ready, Reply, Reservation,
+    Subject, ToWorker,
 };
 use ojs_lifecycle::machine::Lifecycle;
 
@@ -157,7 +157,7 @@ impl Crowd {
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
                 Effect::CallBackend { id, call, .. } => self.asked.push_back((id, call)),
-                Effect::Tell(holder, ToWorker::Job { envelope, .. }) => {
+                Effect::Tell(holder, ToWorker::Job(GivenJob { envelope, .. })) => {
                     self.held.push_back((holder, JobId((&*envelope).into())));
                     self.inbox.push_back(Event::OutboundEmptied(holder));
                 }

@@ -75,7 +75,7 @@ impl World {
         let job = match word {
             ToWorker::Ok { job, .. } | ToWorker::Error { job: Some(job), .. } => job,
             ToWorker::Hello { .. }
-            | ToWorker::Job { .. }
+            | ToWorker::Job(_)
             | ToWorker::Lifecycle { .. }
             | ToWorker::Cancel { .. }
             | ToWorker::Error { job: None, .. }

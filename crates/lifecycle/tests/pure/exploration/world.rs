@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::script::holders::{OF_A_CONNECTION, WAITS_FOR_ANSWERS};
 use ojs_lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_lifecycle::api::{
-    Call, Effect, Event, Failure, FromWorker, JobError, JobNotice, LinkNotice, Manners, Moment, NotStarted, Notice,
-    OperatorRequest, Options, Ready, StreamNews, ToWorker,
+    Call, Effect, Event, Failure, FromWorker, GivenJob, JobError, JobNotice, LinkNotice, Manners, Moment, NotStarted,
+    Notice, OperatorRequest, Options, Ready, StreamNews, ToWorker,
 };
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_values::exit::Ended;
@@ -437,7 +437,7 @@ impl World {
                 self.may_end(Signal::KILL, |id| Some(id) != worker);
             }
             Effect::KillEverything => self.may_end(Signal::KILL, |_| true),
-            Effect::Tell(connection, ToWorker::Job { envelope, .. }) => {
+            Effect::Tell(connection, ToWorker::Job(GivenJob { envelope, .. })) => {
                 self.check_handover(*connection, &JobId((&**envelope).into()));
                 self.machine.handle(Event::OutboundEmptied(*connection), self.now);
             }

@@ -145,7 +145,7 @@ impl Recycles {
             let may_start = state != WorkerState::Terminate;
             promise!("terminate is irreversible", may_start, "a worker is started");
         }
-        if let Effect::Tell(_, ToWorker::Job { .. }) = effect {
+        if let Effect::Tell(_, ToWorker::Job(_)) = effect {
             self.jobs += 1;
         } else if let Effect::AnswerPull { jobs, .. } = effect {
             self.jobs += u64::try_from(jobs.len()).unwrap();

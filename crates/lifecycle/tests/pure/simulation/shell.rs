@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Call, CallId, Effect, Endpoint, ErrorCode, Failure, HolderId, JobId, Reply, ToWorker};
+use ojs_lifecycle::api::{
+    Call, CallId, Effect, Endpoint, ErrorCode, Failure, GivenJob, HolderId, JobId, Reply, ToWorker,
+};
 use ojs_values::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};
@@ -29,7 +31,7 @@ impl World {
                 {
                     claim.may_answer_again = true;
                 }
-                if let ToWorker::Job { envelope, .. } = word {
+                if let ToWorker::Job(GivenJob { envelope, .. }) = word {
                     let most = usize::try_from(self.plan.options.concurrency).unwrap();
                     self.ledger
                         .hand_over(*connection, envelope, self.course.state, most, false)?;
@@ -249,7 +251,7 @@ impl World {
         };
         let is_deaf = socket.is_deaf;
         match word {
-            ToWorker::Job { envelope, .. } => {
+            ToWorker::Job(GivenJob { envelope, .. }) => {
                 self.begin_handler(connection, envelope);
                 if !is_deaf {
                     self.soon(1, Item::Emptied(connection));

@@ -8,7 +8,7 @@ mod vectors;
 mod words;
 
 use ojs_lifecycle::api::{
-    Envelope, ErrorCode, FromWorker, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId,
+    Envelope, ErrorCode, FromWorker, GivenJob, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId,
 };
 use ojs_wire::names;
 use ojs_wire::worker::{self, decode, encode, encode_around};
@@ -235,11 +235,11 @@ fn a_refusal_quotes_neither_values_nor_more_than_the_beginning_of_a_type() {
 
 #[test]
 fn an_envelope_over_several_lines_is_sent_on_one() {
-    let word = ToWorker::Job {
+    let word = ToWorker::Job(GivenJob {
         subject: words::subject(),
         envelope: "{\r\n \"id\": \"a\\nb\",\n \"n\": 1e400\n}".into(),
         checkpoint: Some("[1,\r2]\n".into()),
-    };
+    });
     let line = String::from_utf8(encode(&word, &words::context(1, &[], 1))).unwrap();
     assert_eq!(
         line,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    About, CancelReason, ErrorCode, JobId, Reason, Subject, Text, ToWorker, WorkerId, WorkerState,
+    About, CancelReason, ErrorCode, GivenJob, JobId, Reason, Subject, Text, ToWorker, WorkerId, WorkerState,
 };
 use ojs_wire::worker::HelloContext;
 
@@ -31,11 +31,11 @@ pub fn subject() -> Arc<Subject> {
 }
 
 pub fn job(envelope: &str, checkpoint: Option<&str>) -> ToWorker {
-    ToWorker::Job {
+    ToWorker::Job(GivenJob {
         subject: subject(),
         envelope: envelope.into(),
         checkpoint: checkpoint.map(Text::from),
-    }
+    })
 }
 
 fn lifecycle(state: WorkerState, reason: Reason, remaining_ms: Option<u64>) -> ToWorker {

@@ -3,8 +3,8 @@
 
 use ojs_lifecycle::api::ids::{CallId, HolderId, ProcessId, WorkerId};
 use ojs_lifecycle::api::{
-    Call, Effect, Event, Failure, FromWorker, LinkNotice, LinkTimer, Manners, Moment, Notice, Ready, Reply, StreamNews,
-    Timer, ToWorker,
+    Call, Effect, Event, Failure, FromWorker, GivenJob, LinkNotice, LinkTimer, Manners, Moment, Notice, Ready, Reply,
+    StreamNews, Timer, ToWorker,
 };
 
 use super::account::Cause;
@@ -97,7 +97,9 @@ impl Fleet<'_> {
                 Effect::Tell(_, ToWorker::Ping { id }) => {
                     self.inbox.push_back(Event::Said(HOLDER, FromWorker::Pong { id }));
                 }
-                Effect::Tell(_, ToWorker::Job { envelope, .. }) => self.run(worker, Backend::place(&envelope)),
+                Effect::Tell(_, ToWorker::Job(GivenJob { envelope, .. })) => {
+                    self.run(worker, Backend::place(&envelope))
+                }
                 Effect::SignalWorker(_)
                 | Effect::SignalProcess(..)
                 | Effect::TerminateDescendants

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    About, Call, CancelReason, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm, HeartbeatForm,
-    JobError, JobId, OperatorAnswer, Outcome, ShownToOperator, StreamTopic, Takes, ToWorker, WorkerState,
+    About, Call, CancelReason, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm, GivenJob,
+    HeartbeatForm, JobError, JobId, OperatorAnswer, Outcome, ShownToOperator, StreamTopic, Takes, ToWorker,
+    WorkerState,
 };
 use ojs_wire::termination_log;
 
@@ -99,9 +100,9 @@ pub fn state(state: WorkerState) -> &'static str {
 fn word(word: &ToWorker) -> String {
     match word {
         ToWorker::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
-        ToWorker::Job {
+        ToWorker::Job(GivenJob {
             envelope, checkpoint, ..
-        } => {
+        }) => {
             let shown: String = envelope.chars().take(40).collect();
             match checkpoint {
                 Some(checkpoint) => format!("job {shown}, checkpoint {checkpoint}"),
