@@ -22,6 +22,9 @@ pub const MOST_OPEN_JOBS: usize = 4096;
 /// the OpenTelemetry SDKs holds.
 pub const MOST_WAITING_SPANS: usize = 2048;
 
+/// The spans of most jobs: FETCH, job and one request with its outcome.
+const USUAL_SPANS: usize = 3;
+
 /// Most requests with the outcome of one job that are recorded. A backend that is away gets more.
 const MOST_REPORTS: usize = 8;
 
@@ -225,6 +228,9 @@ impl Traces {
 
     fn called(&mut self, id: CallId, call: &Call, now: impl FnOnce() -> Moment) {
         let open = if let Call::Fetch { worker, .. } = call {
+            if self.is_full() {
+                return;
+            }
             OpenCall::Fetch {
                 worker: worker.clone(),
                 began: now(),
@@ -306,6 +312,10 @@ impl Traces {
         if subject.trace.is_some_and(|context| !context.is_sampled) {
             return;
         }
+        if self.is_full() {
+            self.dropped += USUAL_SPANS as u64;
+            return;
+        }
         if self.open.len() >= MOST_OPEN_JOBS {
             // Ids of jobs are in the order of their creation.
             let oldest = self.open.pop_first();
@@ -333,6 +343,12 @@ impl Traces {
             error: None,
         };
         self.open.insert(subject.id.clone(), job);
+    }
+
+    /// No place for the spans of another job. A job that begins now is not recorded, so that it
+    /// costs nothing for as long as the collector is away.
+    fn is_full(&self) -> bool {
+        self.waiting + USUAL_SPANS > MOST_WAITING_SPANS
     }
 
     fn ended(&mut self, job: &JobId, end: Option<JobEnd>, error: Option<&JobError>, now: Moment) {

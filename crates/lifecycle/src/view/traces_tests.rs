@@ -263,15 +263,34 @@ fn a_failure_has_its_error_and_a_report_that_failed_its_cause() {
 fn finished_spans_beyond_the_bound_are_dropped_and_counted() {
     let mut traces = traces();
     let fits = MOST_WAITING_SPANS / 3;
-    for number in 0..fits + 2 {
-        let job = subject(&number.to_string(), None);
-        fetch(&mut traces, &[Arc::clone(&job)]);
-        report(&mut traces, &job, acked(), &Reply::Accepted);
+    let jobs: Vec<_> = (0..fits + 2).map(|number| subject(&number.to_string(), None)).collect();
+    fetch(&mut traces, &jobs);
+    for job in &jobs {
+        report(&mut traces, job, acked(), &Reply::Accepted);
     }
     assert_eq!((traces.waiting(), traces.dropped()), (3 * fits, 6));
     assert_eq!(traces.take(9).len(), 3);
     assert_eq!(traces.take(1).len(), 1);
     assert_eq!(traces.waiting(), 3 * (fits - 4));
+}
+
+#[test]
+fn a_job_that_begins_while_there_is_no_place_is_not_recorded_and_later_ones_are() {
+    let mut traces = traces();
+    let fits = MOST_WAITING_SPANS / 3;
+    let done = |traces: &mut Traces, name: &str| {
+        let job = subject(name, None);
+        fetch(traces, &[Arc::clone(&job)]);
+        let is_recorded = traces.context_of(&job.id).is_some();
+        report(traces, &job, acked(), &Reply::Accepted);
+        is_recorded
+    };
+    assert!((0..fits).all(|number| done(&mut traces, &number.to_string())));
+    assert!(!done(&mut traces, "late"));
+    assert_eq!((traces.waiting(), traces.dropped()), (3 * fits, 3));
+    assert_eq!(traces.take(3).len(), 1);
+    assert!(done(&mut traces, "later"));
+    assert_eq!((traces.waiting(), traces.dropped()), (3 * fits, 3));
 }
 
 #[test]
