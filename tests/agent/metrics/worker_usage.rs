@@ -108,7 +108,10 @@ fn a_worker_that_was_started_again_is_young_and_has_had_no_job_and_the_processor
     stage.enqueue([1, 2]);
     let restarts = ("OJS_RESTART", "always");
     let computes_first = format!("while time.process_time() < 0.1: pass\n{OBEYS}");
-    let mut init = stage.worker(&computes_first).with_all(&[ANY_PORT, OFTEN, restarts]).start();
+    let mut init = stage
+        .worker(&computes_first)
+        .with_all(&[ANY_PORT, OFTEN, restarts])
+        .start();
     let probes = Probes::of(&mut init);
     probes.counts(JOBS, 2.0);
     for job in ["j1", "j2"] {
