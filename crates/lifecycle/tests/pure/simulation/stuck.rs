@@ -67,7 +67,9 @@ impl Stuck {
             return Ok(());
         }
         for (process, is_gone) in &ledger.gone {
-            let is_left = !is_gone && !self.ending.contains(process);
+            // The machine looks again when it hears that a connection is closed.
+            let is_closing = |link: &Link| link.process == *process && link.is_closing && !link.is_hung_up;
+            let is_left = !is_gone && !self.ending.contains(process) && !ledger.links.values().any(is_closing);
             promise!(
                 "who can do nothing but work for nobody is ended",
                 !is_left || !self.can_do_nothing(*process, ledger, grace + SLACK, now),
