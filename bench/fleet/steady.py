@@ -32,7 +32,7 @@ RATE, JOBS = 5.0, 100
 SIZES = (10, 30, 100, 300)
 
 # Jobs of a worker that is alone, and their rate.
-ALONE_JOBS, ALONE_RATE = 20, 0.7
+ALONE_JOBS, ALONE_RATE = 100, 0.7
 
 # How late a slow backend answers, and what it answers late: not the enqueues of this program.
 SLOW_MS = 200
