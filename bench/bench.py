@@ -50,6 +50,7 @@ PARTS = {
     "clients": clients.measure,
     "init": inits.measure,
     "recycling": recycling.measure,
+    "leak": recycling.leak,
 }
 
 

@@ -1,4 +1,7 @@
-"""A worker whose jobs sleep, for mode socket and gateway: recycled_worker.py {socket,gateway} CONCURRENCY"""
+"""A worker whose jobs sleep, for mode socket and gateway: recycled_worker.py {socket,gateway} CONCURRENCY [LEAK]
+
+It keeps LEAK bytes of each job until it ends.
+"""
 
 import heapq
 import http.client
@@ -13,6 +16,14 @@ from urllib.parse import urlsplit
 
 # Between two requests for jobs when there are none, in seconds.
 POLL = 0.05
+
+
+leaked: List[bytes] = []
+
+
+def leak() -> None:
+    if len(sys.argv) > 3:
+        leaked.append(b"x" * int(sys.argv[3]))
 
 
 def main() -> None:
@@ -47,6 +58,7 @@ def by_socket(concurrency: int) -> None:
             elif frame["type"] == "ping":
                 say({"type": "pong", "id": frame["id"]})
         while due and due[0][0] <= time.monotonic():
+            leak()
             say({"type": "ack", "job_id": heapq.heappop(due)[1]})
 
 
@@ -65,6 +77,7 @@ def by_gateway() -> None:
         jobs = ask("fetch", queues=["default"], count=1, worker_id="bench").get("jobs") or []
         for job in jobs:
             time.sleep(job["args"][0])
+            leak()
             ask("ack", worker_id="bench", job_id=job["id"])
         if not jobs:
             time.sleep(POLL)

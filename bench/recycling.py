@@ -1,10 +1,15 @@
 """Recycling of workers in full flow: what becomes of the jobs, by the account of the development server, and of the capacity."""
 
+import http.client
+import itertools
 import json
+import os
+import socket
+import statistics
 import sys
+import threading
 import time
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Dict, List, Tuple
@@ -24,8 +29,16 @@ CONTAINERS = 20
 AT_ONCE = 10
 MAX_JOBS = 50
 
-# Longest time for all jobs, in seconds.
+# A worker that leaks: its jobs, the time of each in seconds, what it keeps of each, its limit, and that of its container.
+LEAKING_JOBS = 10_000
+LEAKING_SECONDS = 0.15
+LEAKED_BYTES = 1_000_000
+MAX_MEMORY_MIB = 300
+CONTAINER_MIB = 768
+
+# Longest time for all jobs, and how often each container is asked whether it takes jobs, in seconds.
 PATIENCE = 900.0
+LOOK_EVERY = 0.1
 
 
 def measure(programs: Programs, _: Wishes, say: Say) -> List[Any]:
@@ -35,8 +48,8 @@ def measure(programs: Programs, _: Wishes, say: Say) -> List[Any]:
         rows.append(row)
         say(
             f"{mode}: {row['done']} of {JOBS} jobs in {row['seconds']} s, {row['lost']} lost, {row['doubled']} doubled, "
-            f"{row['failed']} failed; {row['recycled']} times recycled, a worker took jobs {row['share']:.1%} of the time, "
-            f"longest gap {row['longest_s']} s, most away {row['most_away']} of {CONTAINERS}"
+            f"{row['failed']} failed; {row['recycled']} times recycled, a container took jobs {row['share']:.1%} of the time, "
+            f"{row['gaps']} gaps, longest {row['longest_s']} s, most away {row['most_away']} of {CONTAINERS}"
         )
     return rows
 
@@ -46,7 +59,8 @@ def run(programs: Programs, mode: str) -> Dict[str, Any]:
         backend = scene.backend("--max-jobs", str(2 * JOBS), "--max-events", "2000000")
         jobs = enqueued(backend)
         command = ["sleep", "{args.0}"] if mode == "exec" else [sys.executable, "-S", "-E", str(WORKER), mode, str(AT_ONCE)]
-        began = time.time()
+        ports = free_ports(CONTAINERS)
+        began = time.monotonic()
         for number in range(CONTAINERS):
             scene.start(
                 [programs.init, "--mode", mode, "--", *command],
@@ -54,26 +68,104 @@ def run(programs: Programs, mode: str) -> Dict[str, Any]:
                 OJS_CONCURRENCY=str(AT_ONCE),
                 OJS_WORKER_MAX_JOBS=str(MAX_JOBS),
                 OJS_RUNTIME_DIR=str(scene.place / f"run-{number}"),
-                OJS_HEALTH_LISTEN="127.0.0.1:0",
+                OJS_HEALTH_LISTEN=f"127.0.0.1:{ports[number]}",
                 OJS_SHUTDOWN_GRACE_PERIOD="20s",
                 OJS_TERMINATION_GRACE_PERIOD="40s",
                 OJS_LOG_FORMAT="json",
             )
-        deadline = time.monotonic() + PATIENCE
-        while backend.completed() < JOBS and time.monotonic() < deadline:
+        readiness = Readiness(ports)
+        while backend.completed() < JOBS and time.monotonic() < began + PATIENCE:
             time.sleep(0.25)
-        ended = time.time()
-        row = {"mode": mode, "containers": CONTAINERS, "seconds": round(ended - began)}
-        return {**row, **account(backend, jobs), **gaps(scene, began, ended)}
+        row = {"mode": mode, "containers": CONTAINERS, "seconds": round(time.monotonic() - began)}
+        return {**row, **readiness.gaps(), **account(backend, jobs), "recycled": recycled(scene)}
+
+
+def free_ports(count: int) -> List[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def leak(programs: Programs, _: Wishes, say: Say) -> List[Any]:
+    """A worker that keeps memory of each job, in a container with a limit."""
+    rows = []
+    for mode in ("socket", "gateway"):
+        row = leak_of(programs, mode)
+        rows.append(row)
+        say(
+            f"{mode}: {row['done']:,} of {LEAKING_JOBS:,} jobs in {row['seconds']} s, {row['lost']} lost, {row['doubled']} doubled, "
+            f"{row['failed']} failed; {row['recycled']} times recycled, peak {row['peak_mib']} MiB of {CONTAINER_MIB}, "
+            f"{row['oom_kills']} kills for want of memory"
+        )
+    return rows
+
+
+def leak_of(programs: Programs, mode: str) -> Dict[str, Any]:
+    with MemoryLimit(CONTAINER_MIB << 20) as limit, Scene(programs) as scene:
+        backend = scene.backend("--max-jobs", str(2 * LEAKING_JOBS), "--max-events", "2000000")
+        jobs = enqueue(backend, [LEAKING_SECONDS] * LEAKING_JOBS)
+        worker = [sys.executable, "-S", "-E", str(WORKER), mode, str(AT_ONCE), str(LEAKED_BYTES)]
+        began = time.monotonic()
+        scene.start(
+            ["sh", "-c", 'echo $$ > "$0" && exec "$@"', limit.members, programs.init, "--mode", mode, "--", *worker],
+            OJS_URL=f"http://{backend.address}",
+            OJS_CONCURRENCY=str(AT_ONCE),
+            OJS_WORKER_MAX_MEMORY=f"{MAX_MEMORY_MIB}MiB",
+            OJS_HEARTBEAT_INTERVAL="1s",
+            OJS_RUNTIME_DIR=str(scene.place / "run"),
+            OJS_HEALTH_LISTEN="127.0.0.1:0",
+            OJS_LOG_FORMAT="json",
+        )
+        while backend.completed() < LEAKING_JOBS and time.monotonic() < began + PATIENCE:
+            time.sleep(0.25)
+        row = {"mode": mode, "seconds": round(time.monotonic() - began), "recycled": recycled(scene)}
+        memory = {"peak_mib": limit.peak() >> 20, "oom_kills": limit.kills()}
+        return {**row, **account(backend, jobs), **memory}
+
+
+class MemoryLimit:
+    """A cgroup of version 1 or 2 with a limit of memory, as a container has it."""
+
+    def __init__(self, most: int) -> None:
+        first = Path("/sys/fs/cgroup/memory")
+        self.is_first = first.is_dir()
+        self.place = (first if self.is_first else Path("/sys/fs/cgroup")) / f"ojs-bench-memory-{os.getpid()}"
+        self.place.mkdir()
+        (self.place / ("memory.limit_in_bytes" if self.is_first else "memory.max")).write_text(str(most))
+        self.members = str(self.place / "cgroup.procs")
+
+    def peak(self) -> int:
+        return int((self.place / ("memory.max_usage_in_bytes" if self.is_first else "memory.peak")).read_text())
+
+    def kills(self) -> int:
+        text = (self.place / ("memory.oom_control" if self.is_first else "memory.events")).read_text()
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill "))
+
+    def __enter__(self) -> "MemoryLimit":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        # The scene's processes may still be ending.
+        for _ in range(100):
+            try:
+                return self.place.rmdir()
+            except OSError:
+                time.sleep(0.1)
 
 
 def enqueued(backend: Backend) -> List[str]:
     """The ids of all jobs."""
     random = Random(SEED)
-    times = (SHORTEST * (LONGEST / SHORTEST) ** random.random() for _ in range(JOBS))
+    return enqueue(backend, [SHORTEST * (LONGEST / SHORTEST) ** random.random() for _ in range(JOBS)])
+
+
+def enqueue(backend: Backend, times: List[float]) -> List[str]:
+    """Jobs that take so long, in seconds."""
     jobs = [{"type": "sleep", "args": [round(seconds, 3)]} for seconds in times]
     ids = []
-    for first in range(0, JOBS, 1_000):
+    for first in range(0, len(jobs), 1_000):
         answer = backend.ask("/ojs/v1/jobs/batch", json.dumps({"jobs": jobs[first : first + 1_000]}))
         ids += [job["id"] for job in answer["jobs"]]
     return ids
@@ -100,24 +192,54 @@ def account(backend: Backend, jobs: List[str]) -> Dict[str, int]:
     }
 
 
-def gaps(scene: Scene, began: float, ended: float) -> Dict[str, Any]:
-    """What the logs say of the recyclings: when a container took no jobs."""
-    spans: List[Tuple[float, float]] = []
-    for line in (scene.place / "log").read_text(errors="replace").splitlines():
-        if '"the worker was recycled in ' in line:
-            record = json.loads(line)
-            end = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
-            spans.append((end - record["attributes"]["duration_ms"] / 1000, end))
-    lengths = sorted(end - start for start, end in spans)
-    steps = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
-    away = most = 0
-    for _, step in steps:
-        away += step
-        most = max(most, away)
-    return {
-        "recycled": len(spans),
-        "share": round(1 - sum(lengths) / (CONTAINERS * (ended - began)), 4),
-        "median_s": round(lengths[len(lengths) // 2], 2) if lengths else None,
-        "longest_s": round(lengths[-1], 2) if lengths else None,
-        "most_away": most,
-    }
+class Readiness:
+    """Asks each container again and again whether it takes jobs, until the end."""
+
+    def __init__(self, ports: List[int]) -> None:
+        self.ports = ports
+        self.looks: List[Tuple[float, List[bool]]] = []
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.look_on)
+        self.thread.start()
+
+    def look_on(self) -> None:
+        while not self.is_over.wait(LOOK_EVERY):
+            self.looks.append((time.monotonic(), [is_ready(port) for port in self.ports]))
+
+    def gaps(self) -> Dict[str, Any]:
+        """When a container took no jobs, from the first time on that all of them did."""
+        self.is_over.set()
+        self.thread.join()
+        looks = list(itertools.dropwhile(lambda look: not all(look[1]), self.looks))
+        lengths: List[float] = []
+        since: Dict[int, float] = {}
+        for at, answers in looks:
+            for container, takes_jobs in enumerate(answers):
+                if not takes_jobs:
+                    since.setdefault(container, at)
+                elif container in since:
+                    lengths.append(at - since.pop(container))
+        ready = [sum(answers) for _, answers in looks]
+        return {
+            "share": round(sum(ready) / (len(self.ports) * len(ready)), 4),
+            "gaps": len(lengths),
+            "median_s": round(statistics.median(lengths), 2) if lengths else None,
+            "longest_s": round(max(lengths), 2) if lengths else None,
+            "most_away": len(self.ports) - min(ready),
+        }
+
+
+def is_ready(port: int) -> bool:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        link.request("GET", "/readyz")
+        return link.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        link.close()
+
+
+def recycled(scene: Scene) -> int:
+    """How often a worker was recycled, by the logs."""
+    return (scene.place / "log").read_text(errors="replace").count('"the worker was recycled in ')

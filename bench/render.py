@@ -34,6 +34,7 @@ def write(root: Path, run: Dict[str, Any], part: str) -> None:
         "clients": clients,
         "init": init,
         "recycling": recycling,
+        "leak": leak,
         **fleet.TABLES,
         **soak.TABLES,
     }
@@ -168,12 +169,19 @@ def clients(rows: List[Any]) -> List[str]:
     return table(["client", "jobs/s", "loop", "pace", "asked"], lines)
 
 
+def leak(rows: List[Any]) -> List[str]:
+    head = ["mode", "jobs/s", "done", "lost", "doubled", "failed", "recycled", "peak, MiB", "killed for want of memory"]
+    names = ("done", "lost", "doubled", "failed", "recycled", "peak_mib", "oom_kills")
+    return table(head, [[row["mode"], f"{row['done'] / row['seconds']:,.0f}", *(f"{row[name]:,}" for name in names)] for row in rows])
+
+
 def recycling(rows: List[Any]) -> List[str]:
-    head = ["mode", "jobs/s", "done", "lost", "doubled", "failed", "registered", "recycled", "capacity", "gap, s: median", "longest", "most away"]
+    head = ["mode", "jobs/s", "done", "lost", "doubled", "failed", "registered", "recycled", "capacity", "gaps", "median, s", "longest", "most away"]
     lines = []
+    length = lambda seconds: "-" if seconds is None else f"{seconds:.1f}"  # noqa: E731
     for row in rows:
         counts = [f"{row[name]:,}" for name in ("done", "lost", "doubled", "failed", "registered", "recycled")]
-        times = [f"{row['share']:.0%}", f"{row['median_s']:.1f}", f"{row['longest_s']:.1f}", f"{row['most_away']} of {row['containers']}"]
+        times = [f"{row['share']:.0%}", f"{row['gaps']:,}", *(length(row[name]) for name in ("median_s", "longest_s")), f"{row['most_away']} of {row['containers']}"]
         lines.append([row["mode"], f"{row['done'] / row['seconds']:,.0f}", *counts, *times])
     return table(head, lines)
 
