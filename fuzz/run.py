@@ -5,6 +5,7 @@
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import json
 import os
@@ -86,7 +87,7 @@ def search(binary, target, minutes):
         "inputs_kept": kept,
         "findings": [path.name for path in findings],
     }
-    print(f"  {result['executions']} executions, {edges} edges, {len(findings)} findings", flush=True)
+    print(f"{target}: {result['executions']} executions, {edges} edges, {len(findings)} findings", flush=True)
     if run.returncode != 0:
         print(run.stderr[-3000:], flush=True)
         for path in findings:
@@ -144,10 +145,14 @@ def main():
               "sanitizer": wanted.sanitizer, "results": []}
     path = FUZZ / "runs" / f"{now:%Y-%m-%d-%H%M%S}.json"
     path.parent.mkdir(exist_ok=True)
-    for target in targets:
-        report["results"].append(search(binaries / target, target, wanted.minutes))
-        # After each target: a run that is ended keeps what it has.
-        path.write_text(json.dumps(report, indent=1) + "\n")
+    # One search keeps one processor busy.
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as searches:
+        for ended in concurrent.futures.as_completed(
+            [searches.submit(search, binaries / target, target, wanted.minutes) for target in targets]
+        ):
+            report["results"].append(ended.result())
+            # After each target: a run that is ended keeps what it has.
+            path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"noted in {path.relative_to(ROOT)}")
     if any(result["findings"] for result in report["results"]):
         sys.exit(1)
