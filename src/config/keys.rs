@@ -260,7 +260,7 @@ keys! {
             "Recycle the worker when it uses more memory with all its descendants: bytes, or a share of the container's limit";
         MAX_AGE: Option<Duration> [AGE] = None;
             "worker.max_age", "max-age", ["OJS_WORKER_MAX_AGE"];
-            "Recycle the worker after so long, less up to a fifth by chance";
+            "Recycle the worker so long after it was ready, less up to a fifth by chance";
         EXIT_WHEN_IDLE: TimeOrOff [PERIOD] = TimeOrOff(None);
             "worker.exit_when_idle", "exit-when-idle", ["OJS_EXIT_WHEN_IDLE"];
             "End as after SIGTERM when FETCHes have found no job for so long and none is active; off: never";

@@ -13,7 +13,7 @@ pub struct RecycleLimits {
     /// The worker and all its descendants use more bytes of memory (`worker.max_memory`). Counts
     /// after ten jobs or a minute, so a limit that is too low does not recycle without end.
     pub max_memory: Option<u64>,
-    /// The worker has run for so long (`worker.max_age`).
+    /// The worker was ready so long ago for the first time (`worker.max_age`).
     pub max_age: Option<Duration>,
     /// Whether the next worker process starts while the old one works (`worker.recycle_overlap`).
     pub overlap: bool,
@@ -26,7 +26,7 @@ pub enum RecycleReason {
     Jobs(u64),
     /// The worker and its descendants use so many bytes (`worker.max_memory`).
     Memory(u64),
-    /// The worker has run for so long (`worker.max_age`).
+    /// The worker has run for so long, and reached its `worker.max_age`.
     Age(Duration),
     /// An operator asked for it (`ojs-init recycle`).
     Operator,

@@ -106,6 +106,9 @@ impl Workers {
 
     /// Notes that the worker accepts jobs.
     pub(crate) fn said_ready(&mut self, cx: &Context) {
+        if !self.supervision.has_been_ready() {
+            self.age_begins(cx);
+        }
         self.supervision.said_ready(cx.now);
         self.next_is_ready(cx);
     }

@@ -72,6 +72,7 @@ impl Workers {
         self.supervision.blame = None;
         self.order(Effect::TakeOver(process));
         self.life_begins(chance, cx);
+        self.age_begins(cx);
         self.capacity_begins_anew();
         for old in self.holders.old_processes() {
             self.holders.give_up_on(old);

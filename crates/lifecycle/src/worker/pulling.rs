@@ -42,6 +42,7 @@ impl Workers {
         let left = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
         if is_there {
             self.timers.cancel(WorkerTimer::Ready);
+            self.next_may_be_ready(id, cx);
             self.said_ready(cx);
             self.say(Said::JobsAskedFor(left + self.pulls.wanted()));
         }

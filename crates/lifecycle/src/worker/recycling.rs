@@ -23,8 +23,15 @@ const AGE_AGAIN: Duration = Duration::from_secs(1);
 impl Workers {
     /// Begins the limits of a worker process that was just started.
     pub(super) fn life_begins(&mut self, chance: u64, cx: &Context) {
-        let most_age = self.recycling.begins(&cx.options.recycle, chance);
-        if let Some(age) = most_age.filter(|_| !cx.is_terminating()) {
+        self.recycling.begins(&cx.options.recycle, chance);
+    }
+
+    /// Begins the age of a worker process that is ready for the first time. A process that needs
+    /// longer to start than it may live would otherwise never get a job.
+    pub(super) fn age_begins(&mut self, cx: &Context) {
+        // What is left of a worker that has ended may be ready as well.
+        let counts = self.supervision.is_alive() && !cx.is_terminating();
+        if let Some(age) = self.recycling.most_age.filter(|_| counts) {
             self.timers.arm(WorkerTimer::MaxAge, cx.now.after(age));
         }
     }

@@ -16,6 +16,8 @@ pub(crate) struct Recycling {
     pub(super) jobs: u64,
     /// After so many jobs the present worker is recycled.
     pub(super) most_jobs: Option<u64>,
+    /// So long after it was ready the present worker is recycled.
+    pub(super) most_age: Option<Duration>,
     pub(super) stage: Option<(RecyclingStage, RecycleReason, Moment)>,
     /// The worker process that was ordered last is one more of the same worker to the backend. This
     /// outlasts the stage if a shutdown begins before the process runs.
@@ -116,15 +118,14 @@ impl Recycling {
         self.jobs += u64::try_from(jobs).unwrap_or(u64::MAX);
     }
 
-    /// Begins the life of a worker process, and returns its longest age. `chance` is a share in
-    /// 1,024ths, drawn for this life.
-    pub(super) fn begins(&mut self, limits: &RecycleLimits, chance: u64) -> Option<Duration> {
+    /// Begins the life of a worker process. `chance` is a share in 1,024ths, drawn for this life.
+    pub(super) fn begins(&mut self, limits: &RecycleLimits, chance: u64) {
         self.lives += 1;
         self.jobs = 0;
         let lessened = |most: u64| most - most.saturating_mul(chance.min(1024)) / 1024 / SPREAD;
         self.most_jobs = limits.max_jobs.map(|most| lessened(most.into()).max(1));
         let age = |age: Duration| lessened(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        limits.max_age.map(|most| Duration::from_millis(age(most)))
+        self.most_age = limits.max_age.map(|most| Duration::from_millis(age(most)));
     }
 }
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    Call, Effect, EndCause, Event, Notice, OperatorRequest, Options, RecycleLimits, RecycleReason, Snapshot, ToWorker,
-    WorkerId, WorkerNotice, WorkerState,
+    Call, Effect, EndCause, Event, FromWorker, Notice, OperatorRequest, Options, RecycleLimits, RecycleReason,
+    Snapshot, ToWorker, WorkerId, WorkerNotice, WorkerState,
 };
 use ojs_values::signal::Signal;
 
@@ -87,6 +87,8 @@ pub struct Recycles {
     options: Options,
     name: Option<WorkerId>,
     started_at: Duration,
+    /// The present worker was ready for the first time.
+    ready_at: Option<Duration>,
     /// Jobs of the present worker.
     jobs: u64,
     memory: u64,
@@ -106,6 +108,7 @@ impl Recycles {
             options,
             name: None,
             started_at: Duration::ZERO,
+            ready_at: None,
             jobs: 0,
             memory: 0,
             is_asked_for: false,
@@ -126,7 +129,9 @@ impl Recycles {
             );
             self.name = Some(worker.clone());
             (self.started_at, self.jobs, self.memory) = (now, 0, 0);
-            (self.began, self.is_beside) = (None, false);
+            (self.began, self.is_beside, self.ready_at) = (None, false, None);
+        } else if let Event::Said(_, FromWorker::Ready(_) | FromWorker::Wants(_)) = event {
+            self.ready_at.get_or_insert(now);
         } else if let Event::NextNotStarted = event {
             self.is_beside = false;
         } else if let Event::WorkerMemory(bytes) = event {
@@ -168,7 +173,7 @@ impl Recycles {
         } else if let Effect::StartNext = effect {
             self.is_beside = true;
         } else if let Effect::TakeOver(_) = effect {
-            (self.jobs, self.started_at) = (0, now);
+            (self.jobs, self.started_at, self.ready_at) = (0, now, Some(now));
         } else if let Effect::Notify(Notice::Worker(WorkerNotice::Recycled { .. })) = effect {
             (self.began, self.is_beside) = (None, false);
         } else if let Effect::Notify(Notice::Worker(WorkerNotice::Recycling { reason, .. })) = effect {
@@ -189,7 +194,10 @@ impl Recycles {
                 let counts = self.jobs >= 10 || age >= Duration::from_secs(60);
                 counts && bytes == self.memory && limits.max_memory.is_some_and(|most| bytes > most)
             }
-            RecycleReason::Age(_) => limits.max_age.is_some_and(|most| age >= most - most / LEAST_PART),
+            RecycleReason::Age(_) => limits.max_age.zip(self.ready_at).is_some_and(|(most, ready)| {
+                let age = now.saturating_sub(ready);
+                age >= most - most / LEAST_PART
+            }),
             RecycleReason::Operator => std::mem::take(&mut self.is_asked_for),
         };
         promise!(
