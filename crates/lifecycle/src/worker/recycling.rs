@@ -29,7 +29,7 @@ impl Workers {
     /// Begins the age of a worker process that is ready for the first time. A process that needs
     /// longer to start than it may live would otherwise never get a job.
     pub(super) fn age_begins(&mut self, cx: &Context) {
-        // What is left of a worker that has ended may be ready as well.
+        // A process that a worker has left behind may be ready as well.
         let counts = self.supervision.is_alive() && !cx.is_terminating();
         if let Some(age) = self.recycling.most_age.filter(|_| counts) {
             self.timers.arm(WorkerTimer::MaxAge, cx.now.after(age));
