@@ -49,6 +49,16 @@ impl Descendants {
         }
     }
 
+    /// This process got its SIGTERM already.
+    pub fn was_asked(&mut self, pid: Pid) {
+        self.asked.insert(pid);
+    }
+
+    /// This process was reaped, so another may get its pid from now on.
+    pub fn forget(&mut self, pid: Pid) {
+        self.asked.remove(&pid);
+    }
+
     /// Sends SIGTERM and SIGCONT to each child that has not got them yet.
     pub fn terminate(&mut self) {
         match process::children() {

@@ -12,6 +12,7 @@ use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
+use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};
@@ -32,7 +33,7 @@ impl EventLoop {
                 Effect::StartNext => self.start_next(),
                 Effect::TakeOver(process) => self.take_over(process),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
-                Effect::SignalProcess(process, signal) => self.processes.signal(process, signal),
+                Effect::SignalProcess(process, signal) => self.signal_process(process, signal),
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
@@ -141,6 +142,18 @@ impl EventLoop {
             }
         };
         self.inbox.push_back(event);
+    }
+
+    fn signal_process(&mut self, process: ProcessId, signal: Signal) {
+        self.processes.signal(process, signal);
+        // The old one of two worker processes, which may be left by the other one.
+        let old = self
+            .two
+            .beside
+            .filter(|old| old.process == process && signal == Signal::TERM);
+        if let Some(old) = old {
+            self.descendants.was_asked(old.pid);
+        }
     }
 
     fn signal_worker(&mut self, signal: Signal) {

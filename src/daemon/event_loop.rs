@@ -403,7 +403,11 @@ impl EventLoop {
                 }
                 Ok(Reaped::Process(pid, _)) if self.two.beside.is_some_and(|beside| beside.pid == pid) => {
                     if let Some(beside) = self.two.beside.take() {
+                        // One that ended after the look above. No other process has its number yet:
+                        // the kernel gives all others out first.
+                        self.processes.ended(beside.process, &mut self.inbox);
                         self.processes.worker_reaped(beside.process);
+                        self.descendants.forget(pid);
                     }
                 }
                 Ok(Reaped::Process(pid, ended)) => {

@@ -70,6 +70,9 @@ impl Word {
     }
 }
 
+/// Stands before the process group of the worker at the end of a line.
+const GROUP: &str = "group-";
+
 /// Longest line that a signal handler adds, in bytes.
 const HANDLERS_LINE: usize = 64;
 
@@ -78,8 +81,8 @@ const HANDLERS_LINE: usize = 64;
 pub fn note_in_handler(journal: RawFd, word: Word) {
     let mut line = [0; HANDLERS_LINE];
     let mut rest = line.as_mut_slice();
-    let (now, process) = (sys::monotonic_ns(), std::process::id());
-    let _ = writeln!(rest, "{now} {} {process}", word.name());
+    let (now, process, group) = (sys::monotonic_ns(), std::process::id(), nix::unistd::getpgrp());
+    let _ = writeln!(rest, "{now} {} {process} {GROUP}{group}", word.name());
     let left = rest.len();
     // SAFETY: the buffer lives, and holds at least that many bytes.
     unsafe { libc::write(journal, line.as_ptr().cast(), HANDLERS_LINE - left) };
@@ -92,6 +95,9 @@ pub struct Note {
     pub ms: f64,
     pub word: Word,
     pub job: String,
+    /// The worker: the number of the process that the init started, which is that of its process
+    /// group. A note that does not name it is of the worker that was started last.
+    pub worker: Option<i32>,
 }
 
 /// The files of a trial.
@@ -111,7 +117,8 @@ impl Journal {
 
     /// Adds a line, in one piece.
     pub fn note(&self, word: Word, job: &str) {
-        let line = format!("{} {} {job}\n", sys::monotonic_ns(), word.name());
+        let (now, group) = (sys::monotonic_ns(), nix::unistd::getpgrp());
+        let line = format!("{now} {} {job} {GROUP}{group}\n", word.name());
         self.open().write_all(line.as_bytes()).unwrap();
     }
 
@@ -130,14 +137,22 @@ impl Journal {
     /// started.
     pub fn read(&self, epoch: u64) -> Vec<Note> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
+        let mut started = None;
         let note = |line: &str| {
             let mut words = line.split(' ');
             let at: u64 = words.next()?.parse().ok()?;
             let word = words.next()?;
+            let word = Word::ALL.into_iter().find(|known| known.name() == word)?;
+            let job = words.next()?.to_owned();
+            let group = words.next().and_then(|last| last.strip_prefix(GROUP)?.parse().ok());
+            if word == Word::Started {
+                started = group.or(job.parse().ok());
+            }
             Some(Note {
                 ms: at.saturating_sub(epoch) as f64 / 1e6,
-                word: Word::ALL.into_iter().find(|known| known.name() == word)?,
-                job: words.next()?.to_owned(),
+                word,
+                job,
+                worker: group.or(started),
             })
         };
         text.lines().filter_map(note).collect()

@@ -130,7 +130,14 @@ fn raw(plan: &Plan, story: &Story, text: &mut String) {
         );
     }
     for note in &story.notes {
-        let _ = writeln!(text, "  note {:8.1} {} {}", note.ms, note.word.name(), note.job);
+        let worker = note.worker.unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  note {:8.1} {} {} by {worker}",
+            note.ms,
+            note.word.name(),
+            note.job
+        );
     }
     text.push_str(&story.log);
 }

@@ -249,6 +249,7 @@ impl Plan {
                 self.jobs.push(suited(&mut between, self.weather, job));
             }
         }
+        self.recycles = self.recycles.map(|recycles| recycles.overlapping(&mut random));
         self
     }
 
@@ -490,9 +491,7 @@ impl fmt::Display for Plan {
             write!(f, ", callers known by {}", self.proof.name())?;
         }
         if let Some(recycles) = &self.recycles {
-            let (jobs, age) = (recycles.max_jobs, recycles.max_age);
-            let (before, after) = (recycles.before.len(), recycles.after.len());
-            write!(f, ", recycled by {jobs:?} jobs, {age:?}, {before} + {after} requests")?;
+            write!(f, ", {recycles}")?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ojs_devserver::{Delivery, End, Event, JobSnapshot};
 
 use super::course::{Story, is_ours};
-use super::ends::{Ends, NOISE, is_whole};
+use super::ends::{Ends, NOISE, SLACK, is_whole};
 use super::journal::{Note, Word};
 use super::kinds::Behaviour;
 use super::plan::{JobPlan, Plan};
@@ -117,6 +117,8 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.recyclings_come_to_an_end(),
         judge.recyclings_start_a_worker(),
         judge.no_fetch_in_a_recycling(),
+        judge.old_workers_get_no_new_jobs(),
+        judge.old_workers_are_gone(),
         judge.limits_of_a_worker_hold(),
         judge.operators_are_told_the_truth(),
     ];
@@ -182,7 +184,9 @@ impl<'a> Judge<'a> {
     /// The FETCH that brought it, unless the init never got the answer.
     fn heard_of(&self, hand: &Hand<'_>) -> Option<&Event> {
         let is_its = |event: &&&Event| {
-            event.operation == "fetch" && event.jobs.contains(&hand.job.id) && (event.ms - hand.at).abs() < SAME_FETCH
+            // The record has a FETCH once its jobs are delivered.
+            let later = event.ms - hand.at;
+            event.operation == "fetch" && event.jobs.contains(&hand.job.id) && (-SLACK..SAME_FETCH).contains(&later)
         };
         let distance = |event: &Event| (event.ms - hand.at).abs();
         let fetch = self.requests.iter().filter(is_its);
@@ -238,6 +242,9 @@ struct Hand<'a> {
     at: f64,
     /// When a worker began to work on it.
     took: Option<f64>,
+    /// The worker that did. A delivery that a worker goes on with has no note of its own, and is
+    /// that of the delivery before.
+    worker: Option<i32>,
     /// The notes since then.
     notes: Vec<&'a Note>,
 }
@@ -253,6 +260,8 @@ impl<'a> Hand<'a> {
         let until = later.filter(|other| *other > at).reduce(f64::min).unwrap_or(f64::MAX);
         let is_its = |note: &&Note| note.job == job.id && (at..until).contains(&note.ms);
         let notes: Vec<&Note> = story.notes.iter().filter(is_its).collect();
+        let is_taken = |note: &&Note| note.word == Word::Took && note.job == job.id && note.ms < until;
+        let worker = story.notes.iter().rev().find(is_taken).and_then(|note| note.worker);
         let took = notes.iter().find(|note| note.word == Word::Took).map(|note| note.ms);
         // A note may be late, and be about the delivery before.
         let notes = notes
@@ -264,6 +273,7 @@ impl<'a> Hand<'a> {
             delivery,
             at,
             took,
+            worker,
             notes: notes.collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! Recycling in a trial: the limits of the worker, when somebody runs `ojs-init recycle`, and what
 //! the log says of it.
 
+use std::fmt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +11,9 @@ use crate::support::random::Random;
 
 /// A day, in milliseconds.
 const DAY: f64 = 86_400_000.0;
+
+/// The overlap of an init that is told nothing of it.
+const DEFAULT_OVERLAP: &str = "auto";
 
 /// The request of whoever has the worker recycled.
 pub const RECYCLE: Ask = Ask::Command(&["recycle"]);
@@ -27,6 +31,9 @@ pub struct Recycles {
     pub after: Vec<i64>,
     /// Jobs that there are besides the others, so that each life of the worker has some.
     pub more_jobs: u64,
+    /// Whether the next worker process starts beside the old one. Of mode socket alone: the others
+    /// are told as well, and have one worker at a time.
+    pub overlap: &'static str,
 }
 
 /// The chance of the recyclings of this trial.
@@ -64,13 +71,21 @@ impl Recycles {
             then: Duration::from_micros(random.between(0, then * 1_000)),
             after,
             more_jobs: random.between(2, 30),
+            overlap: DEFAULT_OVERLAP,
         })
     }
 
-    /// Tells the init its limits. The judge knows one worker at a time, so the old one ends before
-    /// the next one starts; two at a time have their own scenarios, simulation and tests.
+    /// Draws whether two workers may run at a time, most often as the product has it.
+    pub fn overlapping(self, random: &mut Random) -> Self {
+        let overlap = ["off", "on", DEFAULT_OVERLAP, DEFAULT_OVERLAP][usize::try_from(random.below(4)).unwrap()];
+        Self { overlap, ..self }
+    }
+
+    /// Tells the init its limits.
     pub fn tell(&self, command: &mut Command) {
-        command.env("OJS_WORKER_RECYCLE_OVERLAP", "off");
+        if self.overlap != DEFAULT_OVERLAP {
+            command.env("OJS_WORKER_RECYCLE_OVERLAP", self.overlap);
+        }
         if let Some(jobs) = self.max_jobs {
             command.env("OJS_WORKER_MAX_JOBS", jobs.to_string());
         }
@@ -80,13 +95,29 @@ impl Recycles {
     }
 }
 
+impl fmt::Display for Recycles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (jobs, age) = (self.max_jobs, self.max_age);
+        let (before, after) = (self.before.len(), self.after.len());
+        write!(f, "recycled by {jobs:?} jobs, {age:?}, {before} + {after} requests")?;
+        write!(f, ", overlap {}", self.overlap)
+    }
+}
+
 /// A recycling, as the log has it: milliseconds on the clock of the backend's record.
 #[derive(Debug, Clone, Copy)]
 pub struct Recycling {
     pub began: f64,
+    /// The earliest moment at which the grace period of the old worker can have begun: `began`. With
+    /// two workers at a time it is the start of the next one, which is ready later.
+    pub granted: f64,
     /// The next worker was ready, or was recycled before that; later than everything if neither
-    /// happened.
+    /// happened. With two workers at a time: the old one has ended.
     pub ended: f64,
+    /// The worker that is recycled.
+    pub old: Option<i32>,
+    /// The process that was started last beside it.
+    pub next: Option<i32>,
     /// The next worker was ready.
     pub is_done: bool,
     pub is_by_operator: bool,
@@ -95,15 +126,24 @@ pub struct Recycling {
 /// All of them, the earliest first.
 pub fn of(story: &Story) -> Vec<Recycling> {
     let mut found: Vec<Recycling> = Vec::new();
+    let mut worker = None;
     for line in story.log.lines() {
-        if line.contains("recycling the worker, because") {
+        if let Some((ms, pid)) = start(story, line) {
+            match found.last_mut().filter(|_| line.contains(BESIDE)) {
+                Some(last) => (last.next, last.granted) = (Some(pid), ms),
+                None => worker = Some(pid),
+            }
+        } else if line.contains("recycling the worker, because") {
             let began = moment(story, line).unwrap_or(0.0);
             if let Some(last) = found.last_mut() {
                 last.ended = last.ended.min(began);
             }
             found.push(Recycling {
                 began,
+                granted: began,
                 ended: f64::MAX,
+                old: worker,
+                next: None,
                 is_done: false,
                 is_by_operator: line.contains("an operator asked"),
             });
@@ -112,20 +152,26 @@ pub fn of(story: &Story) -> Vec<Recycling> {
         {
             last.ended = moment(story, line).unwrap_or(f64::MAX);
             last.is_done = true;
+            worker = last.next.or(worker);
         }
     }
     found
 }
 
-/// When worker processes were started.
-pub fn starts(story: &Story) -> Vec<f64> {
-    let is_start = |line: &&str| line.contains("Worker started with pid ");
-    story
-        .log
-        .lines()
-        .filter(is_start)
-        .filter_map(|line| moment(story, line))
-        .collect()
+/// When worker processes were started, and their numbers.
+pub fn starts(story: &Story) -> Vec<(f64, i32)> {
+    story.log.lines().filter_map(|line| start(story, line)).collect()
+}
+
+/// How the log begins to tell of a next worker process beside the old one.
+const BESIDE: &str = "the next worker was started beside the old one, with pid ";
+
+/// The start of a worker process, where the line tells of one.
+fn start(story: &Story, line: &str) -> Option<(f64, i32)> {
+    let mut words = ["Worker started with pid ", BESIDE].into_iter();
+    let (_, rest) = words.find_map(|words| line.split_once(words))?;
+    let pid = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    Some((moment(story, line)?, pid))
 }
 
 /// The time of day, in milliseconds, as the log has it.

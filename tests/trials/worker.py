@@ -13,7 +13,7 @@ fcntl.flock(alive, fcntl.LOCK_SH)
 
 
 def note(word, job):
-    line = f"{time.monotonic_ns()} {word} {job.id}\n"
+    line = f"{time.monotonic_ns()} {word} {job.id} group-{os.getpgrp()}\n"
     with open(directory + "/journal", "a") as journal:
         journal.write(line)
 
@@ -46,7 +46,7 @@ def handle(job):
             time.sleep(1)
     if how["end"] == "fail":
         raise RuntimeError("as told")
-    return job.id + "x" * (48 << 10 if how["large"] else 0)
+    return f"{job.id}@{os.getpgrp()}" + "x" * (48 << 10 if how["large"] else 0)
 
 
 worker.run()

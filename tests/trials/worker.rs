@@ -360,7 +360,7 @@ impl Worker {
                 (json!({"type": "release", "job_id": id}), None)
             }
             _ => (
-                json!({"type": "ack", "job_id": id, "result": result(id, held.is_large)}),
+                json!({"type": "ack", "job_id": id, "result": result(&signed(id, nix::unistd::getpgrp().as_raw()), held.is_large)}),
                 Some(Word::Acked),
             ),
         };
@@ -456,6 +456,11 @@ impl Worker {
 /// Whether the handler of this job is the one of three that does not look.
 fn hangs(id: &str) -> bool {
     id.bytes().last().unwrap_or(0).is_multiple_of(3)
+}
+
+/// The name of a job and of the worker that did it, as they stand in a result.
+pub fn signed(id: &str, worker: i32) -> String {
+    format!("{id}@{worker}")
 }
 
 /// The result of a job.

@@ -89,7 +89,9 @@ impl Judge<'_> {
         let Some(over) = self.story.asked.cleared.filter(|_| self.plan.weather.is_over_at_once()) else {
             return Vec::new();
         };
-        if self.may_be_forced() || self.story.ended.is_none() {
+        // The drain of an init whose worker has ended by itself may be over before anybody asks.
+        let has_ended_by_itself = self.story.log.contains("the worker ended: terminating");
+        if self.may_be_forced() || self.story.ended.is_none() || has_ended_by_itself {
             return Vec::new();
         }
         let began = match self.plan.onset {

@@ -11,7 +11,7 @@ use crate::ends::is_whole;
 use crate::gateway;
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Ending, Weather};
-use crate::worker::result;
+use crate::worker::{result, signed as signed_by};
 
 impl Judge<'_> {
     pub(super) fn one_outcome_each(&self, measured: &mut Measured) -> Verdict {
@@ -48,12 +48,15 @@ impl Judge<'_> {
         }
     }
 
-    /// Only the worker knows what its result is; one that is too large may be left out.
+    /// Only the worker that has the job knows what its result is; one that is too large may be left
+    /// out.
     fn is_the_workers_result(&self, hand: &Hand<'_>) -> bool {
         let expected = if self.plan.behaviour.is_sdk() {
             gateway::result(self.plan, hand.plan)
         } else {
-            result(&hand.job.id, hand.plan.is_large).into()
+            let signed = hand.worker.filter(|_| !self.plan.behaviour.is_exec());
+            let name = signed.map_or_else(|| hand.job.id.clone(), |worker| signed_by(&hand.job.id, worker));
+            result(&name, hand.plan.is_large).into()
         };
         match hand.job.result.as_deref() {
             Some(result) => serde_json::from_str::<Value>(result).is_ok_and(|result| result == expected),
@@ -162,13 +165,14 @@ impl Judge<'_> {
 
     pub(super) fn nothing_runs_twice(&self) -> Verdict {
         let mut verdict = Vec::new();
-        for job in &self.story.overlaps {
+        for job in self.story.overlaps.iter().filter(|job| !self.may_have_a_daemon(job)) {
             verdict.extend(broken(
                 "nothing runs in two places",
                 format!("{job} was given away too early"),
             ));
         }
-        for note in self.story.notes.iter().filter(|note| note.word == Word::Overlap) {
+        let overlaps = self.story.notes.iter().filter(|note| note.word == Word::Overlap);
+        for note in overlaps.filter(|note| !self.may_have_a_daemon(&note.job)) {
             verdict.extend(broken(
                 "nothing runs in two places",
                 format!("{} was taken too early", note.job),
@@ -187,6 +191,13 @@ impl Judge<'_> {
             ));
         }
         verdict
+    }
+
+    /// Whether a daemon may go on with this job: docs/recycling.md has what has left the process
+    /// group of the old one of two workers as a limit.
+    fn may_have_a_daemon(&self, job: &str) -> bool {
+        let mut hands = self.hands().filter(|hand| hand.job.id == job);
+        self.plan.behaviour == Behaviour::Forks && hands.any(|hand| self.is_cut_off_beside_the_next(&hand))
     }
 
     pub(super) fn never_too_many(&self) -> Verdict {

@@ -1,13 +1,13 @@
 //! Recycling: the next worker takes the place of the one before, and nobody else sees a difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ojs_devserver::End;
 
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::course::is_ours;
 use crate::ends::{NOISE, SLACK, is_carried_out};
-use crate::journal::Word;
+use crate::journal::{Note, Word};
 use crate::kinds::{Behaviour, Weather};
 use crate::recycles::{self, Recycling};
 use crate::sdk::Kind;
@@ -18,7 +18,17 @@ const START: f64 = 2_000.0;
 /// How long that of a virtual machine takes.
 const SLOW_START: f64 = 10_000.0;
 
+/// When the age of a worker counts again that became of age while the one before had not ended.
+const AGE_AGAIN: f64 = 1_000.0 + NOISE;
+
 impl Judge<'_> {
+    /// Whether this job may be one of the worker that is recycled: with two workers at a time the
+    /// notes tell which of them has it.
+    fn is_of_old(&self, one: &Recycling, hand: &Hand<'_>) -> bool {
+        let are_two = self.recyclings.iter().any(|one| one.next.is_some());
+        !are_two || hand.worker.is_none() || hand.worker == one.old
+    }
+
     /// Whether a recycling cut the job off. A job that went back tells nobody why: it may have.
     pub(super) fn is_cut_off_by_recycling(&self, hand: &Hand<'_>) -> bool {
         match hand.end() {
@@ -28,11 +38,19 @@ impl Judge<'_> {
             Some(End::Requeued) => {
                 let end = hand.end_ms().unwrap_or(f64::MAX);
                 let grace = self.millis(self.grace());
-                let has = |one: &&Recycling| end > one.began + grace - SLACK && end < one.ended + NOISE;
-                self.recyclings.iter().any(|one| has(&one))
+                let is_in = |one: &Recycling| end > one.granted + grace - SLACK && end < one.ended + NOISE;
+                self.recyclings
+                    .iter()
+                    .any(|one| self.is_of_old(one, hand) && is_in(one))
             }
             Some(End::Acked | End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => false,
         }
+    }
+
+    /// Whether it was, with the next worker beside the old one.
+    pub(super) fn is_cut_off_beside_the_next(&self, hand: &Hand<'_>) -> bool {
+        let has_next = |one: &Recycling| one.next.is_some() && self.is_of_old(one, hand);
+        self.is_cut_off_by_recycling(hand) && self.recyclings.iter().any(has_next)
     }
 
     /// Whether the backend was told that a recycling cut the job off.
@@ -44,9 +62,11 @@ impl Judge<'_> {
     pub(super) fn granted_to(&self, hand: &Hand<'_>) -> f64 {
         let grace = self.millis(self.grace());
         let end = hand.end_ms().unwrap_or(f64::MAX);
-        let meets = |one: &&Recycling| hand.at < one.ended && end > one.began;
-        let limits = self.recyclings.iter().filter(meets).map(|one| one.began + grace);
-        limits.fold(self.granted(), f64::min)
+        let meets = |one: &&Recycling| self.is_of_old(one, hand) && hand.at < one.ended && end > one.granted;
+        let limits = self.recyclings.iter().filter(meets).map(|one| one.granted + grace);
+        // A shutdown that came before the end of the grace has ended the recycling.
+        let t0 = self.ends.t0.unwrap_or(f64::MAX);
+        limits.filter(|limit| *limit <= t0).fold(self.granted(), f64::min)
     }
 
     fn grace(&self) -> std::time::Duration {
@@ -59,8 +79,14 @@ impl Judge<'_> {
         let mut verdict = Vec::new();
         for hand in self.hands().filter(|hand| self.is_failed_by_recycling(hand)) {
             let end = hand.end_ms().unwrap_or(f64::MAX);
-            let began = self.recyclings.iter().rev().find(|one| one.began < end);
-            let early = began.map_or(f64::MAX, |one| one.began + grace - SLACK - end);
+            let is_its = |one: &&Recycling| self.is_of_old(one, &hand) && one.began < end;
+            let its = self.recyclings.iter().rev().filter(is_its);
+            // With two workers at a time another one may begin before the backend has the outcomes
+            // of this one, and a job that no note tells of may be of either.
+            let its = its.take(if hand.worker.is_none() { 2 } else { 1 });
+            let early = its
+                .map(|one| one.granted + grace - SLACK - end)
+                .fold(f64::MAX, f64::min);
             if early > 0.0 {
                 verdict.extend(broken(
                     PROMISE,
@@ -140,7 +166,7 @@ impl Judge<'_> {
         // on.
         let is_in = |one: &Recycling, at: f64| at > one.began + NOISE && at < one.ended - SLACK;
         let mut verdict = Vec::new();
-        for one in &self.recyclings {
+        for one in self.recyclings.iter().filter(|one| one.next.is_none()) {
             let late: Vec<f64> = fetches()
                 .map(|event| arrived(event))
                 .filter(|at| is_in(one, *at))
@@ -148,6 +174,39 @@ impl Judge<'_> {
             let is_frozen = self.plan.weather == Weather::Frozen && late.len() <= 1;
             if !late.is_empty() && !is_frozen {
                 verdict.extend(broken(PROMISE, format!("{late:.0?} in {one:.0?}")));
+            }
+        }
+        verdict
+    }
+
+    /// From the moment on at which the next worker takes jobs nothing that is fetched goes to the
+    /// old one. A worker is ready right after its start.
+    pub(super) fn old_workers_get_no_new_jobs(&self) -> Verdict {
+        const PROMISE: &str = "no new job goes to the old one of two workers";
+        let mut verdict = Vec::new();
+        for one in self.recyclings.iter().filter(|one| one.next.is_some()) {
+            let mut of_next = self.story.notes.iter().filter(|note| note.worker == one.next);
+            let started = of_next.clone().find(|note| note.word == Word::Started);
+            let took = of_next.find(|note| note.word == Word::Took);
+            let is_ready = started.map_or(f64::MAX, |note| note.ms + 2.0 * NOISE);
+            let takes_over = took.map_or(is_ready, |note| note.ms.min(is_ready));
+            let is_late = |hand: &Hand<'_>| hand.took.is_some() && hand.worker == one.old && hand.at > takes_over;
+            verdict.extend(self.hands().filter(is_late).flat_map(|hand| {
+                let late = hand.at - takes_over;
+                broken(PROMISE, format!("{} came {late:.0} ms later", hand.job.id))
+            }));
+        }
+        verdict
+    }
+
+    /// Nothing is heard of the old one of two workers once it is said to have ended.
+    pub(super) fn old_workers_are_gone(&self) -> Verdict {
+        const PROMISE: &str = "a recycled worker is gone";
+        let is_late = |one: &Recycling, note: &Note| note.worker == one.old && note.ms > one.ended + SLACK;
+        let mut verdict = Vec::new();
+        for one in self.recyclings.iter().filter(|one| one.next.is_some()) {
+            if let Some(note) = self.story.notes.iter().find(|note| is_late(one, note)) {
+                verdict.extend(broken(PROMISE, format!("{note:?}")));
             }
         }
         verdict
@@ -166,26 +225,33 @@ impl Judge<'_> {
         let mut verdict = Vec::new();
         let asked = self.ends.asked.unwrap_or(f64::MAX);
         if let Some(age) = recycles.max_age.map(|age| self.millis(age) + NOISE) {
+            // As long as the one before has not ended it has to wait.
+            let due = |start: f64| {
+                let mut beside = self.recyclings.iter().filter(|one| one.next.is_some());
+                let before = beside.find(|one| one.began < start && start < one.ended);
+                before.map_or(start + age, |one| (start + age).max(one.ended + AGE_AGAIN))
+            };
             let is_recycled = |start: f64| {
                 self.recyclings
                     .iter()
-                    .any(|one| (start..start + age).contains(&one.began))
+                    .any(|one| (start..due(start)).contains(&one.began))
             };
-            let starts = recycles::starts(self.story).into_iter();
-            let old = starts.filter(|start| start + age < asked && !is_recycled(*start));
+            let starts = recycles::starts(self.story).into_iter().map(|(start, _)| start);
+            let old = starts.filter(|start| due(*start) < asked && !is_recycled(*start));
             verdict.extend(old.flat_map(|start| broken(AGE, format!("started at {start:.0} ms"))));
         }
         // The jobs of a FETCH that reaches the limit come besides.
         let most = recycles.max_jobs.map(|jobs| jobs - 1 + self.plan.concurrency);
-        if let Some(most) = most.filter(|_| self.is_one_process()) {
-            let mut taken = 0;
-            for note in &self.story.notes {
-                match note.word {
-                    Word::Started => taken = 0,
-                    Word::Took => taken += 1,
-                    _ => {}
-                }
-                if taken > most {
+        if let Some(most) = most.filter(|_| !self.plan.behaviour.is_exec()) {
+            let mut taken = BTreeMap::new();
+            for note in self.story.notes.iter().filter(|note| note.word == Word::Took) {
+                let taken = taken.entry(note.worker).or_insert(0);
+                *taken += 1;
+                // Until the next one is ready the old one of two goes on, and while one is recycled
+                // no other is.
+                let is_beside =
+                    |one: &Recycling| one.next.is_some() && one.began < note.ms + SLACK && note.ms < one.ended + NOISE;
+                if *taken > most && !self.recyclings.iter().any(is_beside) {
                     verdict.extend(broken(JOBS, format!("{taken} by {:.0} ms", note.ms)));
                     break;
                 }

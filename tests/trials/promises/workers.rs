@@ -4,10 +4,9 @@ use ojs_devserver::{Dialect, End, Event};
 
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_whole};
-use crate::journal::Word;
+use crate::journal::{Note, Word};
 use crate::kinds::{Behaviour, Ending, Program, Weather};
 use crate::plan::Plan;
-use crate::recycles;
 use crate::sdk::Kind;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
@@ -202,27 +201,23 @@ impl Judge<'_> {
             && !waits_for_fetch
             && self.hands().all(|hand| is_settled(&hand));
         let notes = |word| self.story.notes.iter().filter(move |note| note.word == word);
-        let Some(worker) = notes(Word::Started).next() else {
-            return Vec::new();
-        };
-        // Of several that were recycled the last one counts, and only where it was up by then.
+        // Of several that were recycled each counts, and only where it was up by then.
         let is_recycled = !self.recyclings.is_empty();
-        let worker = notes(Word::Started)
-            .next_back()
-            .filter(|_| is_recycled)
-            .unwrap_or(worker);
-        // One that was started after it had no time for that.
-        let is_last = recycles::starts(self.story).iter().all(|start| *start < worker.ms);
-        let is_up = is_up && (!is_recycled || is_last && worker.ms + NOISE < asked && self.is_one_process());
+        let counts = |note: &Note| !is_recycled || note.ms + NOISE < asked && self.is_one_process();
+        let most = if is_recycled { usize::MAX } else { 1 };
+        let workers: Vec<&Note> = notes(Word::Started).take(most).filter(|note| counts(note)).collect();
         // One that knows nothing of SIGTERM dies of it.
         let has_died = self.plan.behaviour == Behaviour::Sdk(Kind::Rust)
             && self.story.log.contains("the worker ended: killed by SIGTERM");
-        let is_asked = has_died || notes(Word::Terminated).any(|note| note.job == worker.job);
-        if lives && is_up && has_drained && !self.ends.is_abandoned() && !is_asked {
-            let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
-            return broken(PROMISE, how);
+        let is_asked = |worker: &Note| has_died || notes(Word::Terminated).any(|note| note.job == worker.job);
+        if !lives || !is_up || !has_drained || self.ends.is_abandoned() {
+            return Vec::new();
         }
-        Vec::new()
+        let mut unasked = workers.into_iter().filter(|worker| !is_asked(worker));
+        unasked.next().map_or_else(Vec::new, |worker| {
+            let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
+            broken(PROMISE, how)
+        })
     }
 }
 

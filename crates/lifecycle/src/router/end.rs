@@ -101,7 +101,7 @@ impl Lifecycle {
                 self.jobs(now, Jobs::end_holds);
             }
             Said::TerminateBegins => {
-                self.workers.end_begins();
+                self.workers(now, Workers::end_begins);
                 self.link.end_begins();
                 self.jobs(now, |jobs, cx| {
                     jobs.outcomes_are_ours(cx);

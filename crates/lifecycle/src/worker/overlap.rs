@@ -65,6 +65,7 @@ impl Workers {
             return;
         };
         self.recycling.beside = Some(Beside::Old(old));
+        self.recycling.is_old_asked = false;
         self.recycling.failures = 0;
         self.supervision.state = WorkerProcessState::Alive(process);
         self.supervision.started_at = started_at;
@@ -103,7 +104,7 @@ impl Workers {
                 self.end_process(process, EndCause::Recycled, cx);
             }
         }
-        self.nobody_is_beside();
+        self.nobody_is_beside(cx);
         self.recycling.go_to(RecyclingStage::Paused);
         let pause = restart_pause(self.recycling.failures);
         self.recycling.failures = self.recycling.failures.saturating_add(1);
@@ -116,9 +117,27 @@ impl Workers {
         for process in self.holders.old_processes() {
             self.end_process(process, EndCause::Recycled, cx);
         }
-        self.nobody_is_beside();
+        self.nobody_is_beside(cx);
         self.timers.cancel(WorkerTimer::Recycle);
         self.recycling_is_done(cx);
+        if self.supervision.is_clearing() {
+            self.limit_clearing(cx);
+        }
+    }
+
+    /// Whether the descendants of a worker that has ended go on, because the old one of two worker
+    /// processes is among them and has the rest of the drain for its jobs.
+    pub(super) fn waits_for_old(&self, cx: &Context) -> bool {
+        cx.is_terminating() && !cx.is_ending_the_worker() && self.recycling.has_old()
+    }
+
+    /// Asks the old one of two worker processes to end, if there is one. Once: a second SIGTERM
+    /// ends some programs on the spot.
+    pub(super) fn ask_old_to_end(&mut self) {
+        if self.recycling.has_old() && !std::mem::replace(&mut self.recycling.is_old_asked, true) {
+            self.signal_recycled(Signal::TERM);
+            self.signal_recycled(Signal::CONT);
+        }
     }
 
     /// Sends a signal to the process that is being recycled.
@@ -139,8 +158,11 @@ impl Workers {
     }
 
     /// One worker process is left or none, or ojs-init ends: any other is a descendant like all.
-    pub(super) fn nobody_is_beside(&mut self) {
+    /// In a shutdown the jobs of the old one stay with its descendants, as those of the worker do.
+    pub(super) fn nobody_is_beside(&mut self, cx: &Context) {
         self.recycling.beside = None;
-        self.holders.none_is_old();
+        if !cx.is_terminating() {
+            self.holders.none_is_old();
+        }
     }
 }

@@ -93,8 +93,7 @@ impl Workers {
         let left = left.map_or(Duration::ZERO, |at| at.remaining(cx.now));
         self.recycling.go_to(RecyclingStage::Ending);
         if self.recycling.has_old() {
-            self.signal_recycled(Signal::TERM);
-            self.signal_recycled(Signal::CONT);
+            self.ask_old_to_end();
         } else if let Some(process) = self.supervision.process() {
             self.blame(process, &EndCause::Recycled, cx);
             // A second SIGTERM ends some programs on the spot.
@@ -157,7 +156,7 @@ impl Workers {
     }
 
     /// The worker has ended. If ojs-init has not ended it for that, it is not being recycled.
-    pub(super) fn recycled_worker_ended(&mut self) {
+    pub(super) fn recycled_worker_ended(&mut self, cx: &Context) {
         self.timers.cancel(WorkerTimer::Recycle);
         self.timers.cancel(WorkerTimer::MaxAge);
         let is_recycled =
@@ -165,7 +164,9 @@ impl Workers {
         if is_recycled && self.recycling.beside.is_none() {
             self.recycling.go_to(RecyclingStage::Ending);
         } else {
-            self.nobody_is_beside();
+            if !self.waits_for_old(cx) {
+                self.nobody_is_beside(cx);
+            }
             self.recycling.stage = None;
         }
     }
@@ -195,9 +196,12 @@ impl Workers {
         }
     }
 
-    /// There will be no next worker.
-    pub(super) fn recycling_is_off(&mut self) {
-        self.nobody_is_beside();
+    /// There will be no next worker. The old one of two goes on, because the drain is granted to
+    /// both.
+    pub(super) fn recycling_is_off(&mut self, cx: &Context) {
+        if !self.recycling.has_old() {
+            self.nobody_is_beside(cx);
+        }
         self.recycling.stage = None;
         self.timers.cancel(WorkerTimer::Recycle);
         self.timers.cancel(WorkerTimer::MaxAge);

@@ -24,6 +24,8 @@ pub(crate) struct Recycling {
     pub(super) keeps_name: bool,
     /// The other one, while two worker processes run.
     pub(super) beside: Option<Beside>,
+    /// The old one of two worker processes was asked to end.
+    pub(super) is_old_asked: bool,
     /// Next processes in a row that did not become ready.
     pub(super) failures: u32,
 }

@@ -71,6 +71,7 @@ impl Workers {
         // A stopped worker would not receive the SIGTERM.
         self.signal_worker(Signal::TERM);
         self.signal_worker(Signal::CONT);
+        self.ask_old_to_end();
     }
 
     pub(crate) fn worker_not_started(&mut self, why: NotStarted, cx: &Context) {
@@ -87,13 +88,13 @@ impl Workers {
             }
             // A worker that has run before may run again when the shortage ends.
             NotStarted::Shortage if self.supervision.ended.is_some() => self.nothing_is_left(cx),
-            NotStarted::Shortage => self.will_not_start(NO_PROCESS),
-            NotStarted::Refused(status) => self.will_not_start(status),
+            NotStarted::Shortage => self.will_not_start(NO_PROCESS, cx),
+            NotStarted::Refused(status) => self.will_not_start(status, cx),
         }
     }
 
-    fn will_not_start(&mut self, status: u8) {
-        self.recycling_is_off();
+    fn will_not_start(&mut self, status: u8, cx: &Context) {
+        self.recycling_is_off(cx);
         self.supervision.start_failure_status = Some(status);
         self.supervision.ended_for = None;
         self.supervision.state = WorkerProcessState::Over;
@@ -118,16 +119,27 @@ impl Workers {
         };
         self.timers.cancel(WorkerTimer::Ready);
         self.say_how_it_ended(process, end, manner, cx);
-        self.recycled_worker_ended();
-        if !cx.is_ending_the_worker() {
-            let patience = cx.options.cancel_grace.saturating_add(KILL_PATIENCE);
-            self.timers
-                .arm(WorkerTimer::GiveUpOnDescendants, cx.now.after(patience));
+        self.recycled_worker_ended(cx);
+        let waits_for_old = self.waits_for_old(cx);
+        if !waits_for_old {
+            self.limit_clearing(cx);
         }
         self.process_gone(process, cx);
         let holders: BTreeSet<ProcessId> = small::gather(self.holders.with_jobs().map(|(_, holder)| holder.process));
         for other in holders.into_iter().filter(|other| *other != process) {
-            self.end_process(other, EndCause::Orphaned, cx);
+            if !waits_for_old || !self.holders.is_old(other) {
+                self.end_process(other, EndCause::Orphaned, cx);
+            }
+        }
+    }
+
+    /// The descendants of the worker that has ended have so long to end. A shutdown that ends the
+    /// worker has a limit of its own.
+    pub(super) fn limit_clearing(&mut self, cx: &Context) {
+        if !cx.is_ending_the_worker() {
+            let patience = cx.options.cancel_grace.saturating_add(KILL_PATIENCE);
+            self.timers
+                .arm(WorkerTimer::GiveUpOnDescendants, cx.now.after(patience));
         }
     }
 
@@ -170,6 +182,7 @@ impl Workers {
 
     /// Ends were reaped, and children are left or not. Of the drain this much time is left.
     pub(crate) fn reaped(&mut self, are_left: bool, drain_left: Duration, cx: &Context) {
+        let waits_for_old = self.waits_for_old(cx);
         let WorkerProcessState::Clearing {
             children_left,
             is_asked,
@@ -180,7 +193,7 @@ impl Workers {
             return;
         };
         *children_left = are_left;
-        if !are_left {
+        if !are_left || waits_for_old {
             return;
         }
         if *is_killed || cx.is_killing {
@@ -255,8 +268,10 @@ impl Workers {
         let holders = self.holders.with_jobs();
         let is_left = |(_, holder): &(HolderId, &Holder)| {
             let is_gone = self.holders.is_gone(holder.process);
-            // A descendant that is left may be working on jobs of the worker's own process.
-            let is_with_descendants = self.supervision.process() == Some(holder.process);
+            // A descendant that is left may be working on jobs of the worker's own process, or of
+            // the old one of two.
+            let is_with_descendants =
+                self.supervision.process() == Some(holder.process) || self.holders.is_old(holder.process);
             !(is_gone && holder.is_closed) || is_with_descendants
         };
         holders.filter(is_left).map(|(id, _)| id).collect()
@@ -269,8 +284,8 @@ impl Workers {
 
     /// Begins the end: ojs-init starts no further worker process and reports no change of its
     /// capacity.
-    pub(crate) fn end_begins(&mut self) {
-        self.recycling_is_off();
+    pub(crate) fn end_begins(&mut self, cx: &Context) {
+        self.recycling_is_off(cx);
         for timer in [
             WorkerTimer::Start,
             WorkerTimer::StartAnyway,
