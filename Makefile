@@ -49,7 +49,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
+.PHONY: both check quick demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -119,8 +119,14 @@ lint:
 	cargo clippy --locked --package ojs-init --no-default-features -- -D warnings
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.
-check: lint
-	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test fuzz --test pure -- --skip exploration::
+check:
+	@$(RECORD) check -- $(MAKE) --no-print-directory quick
+
+quick:
+	@echo "suite: lint"
+	@$(MAKE) --no-print-directory lint
+	@echo "suite: tests"
+	RUNS=20000 cargo test --locked --lib --test tidy --test scenarios --test fuzz --test pure -- --quiet --skip exploration::
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
@@ -148,7 +154,7 @@ requirements: setup
 	@$(RECORD) requirements -- $(MAKE) --no-print-directory rows
 
 rows:
-	cargo test --locked --test agent -- requirements:: gateway:: exec::
+	cargo test --locked --test agent -- requirements:: $$(grep -v '^#' tests/modes.txt | grep -oE '[a-z0-9]+(_[a-z0-9]+){3,}' | sort -u)
 	cargo test --locked --test sdk --test trials
 
 evidence:

@@ -66,6 +66,9 @@ def lines_of_tests():
         run, origin = found
         passed, failed, ignored = (sum(row[name] for row in run["suites"]) for name in ("passed", "failed", "ignored"))
         yield "tests", f"{passed:,} passed, {failed:,} failed, {ignored:,} ignored; {run['seconds'] / 60:.0f} min", origin
+    if found := recorded("suites", "make check"):
+        run, origin = found
+        yield "lint, and tests that need no process", f"{sum(row['passed'] for row in run['suites']):,} passed in {run['seconds']} s", origin
     if found := figures(lambda name, _: name.startswith("simulation")):
         each, origin = found
         yield "simulated lives", f"{total(each, 'lives'):,}; none broke a promise", origin
