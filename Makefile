@@ -12,7 +12,10 @@
 # make packages-test installs what make packages has made, and runs a worker from each; not a part of make test: minutes, network
 # make image         the container image ojs-init, from the sources, by Docker; docker/README.md
 # make check         the work in between: lint, and every test that needs no process; three minutes on two processors
-# make test          everything; sets up what it needs (Debian's packages, the Rust target)
+# make test          everything; sets up what it needs (Debian's packages, the Rust target); prints the time of each suite
+# make requirements  what docs/evidence-requirements.md is made of: each row of docs/requirements.md in each mode; some minutes
+# make evidence      docs/evidence.md and docs/evidence-requirements.md, from the last runs of make test, requirements, broken-builds,
+#                    conformance, fuzz, bench and soak
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make clients       all clients, held to the same behaviour; prints a table
 # make runtimes      clients with the oldest and the newest runtime that each supports: Node.js, Go, Python; Rust with clippy
@@ -42,9 +45,11 @@ INIT_ONLY := $(OUT)/init-only/$(TARGET)/release/ojs-init
 TEST_THREADS := 6
 SOAK := python3 bench/soak --init $(BINARY) --built
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
+# Shows the output of a command, prints the time of each suite, and keeps the figures for `make evidence`.
+RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
+.PHONY: both check quick demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -114,22 +119,46 @@ lint:
 	cargo clippy --locked --package ojs-init --no-default-features -- -D warnings
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.
-check: lint
-	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test scenarios --test fuzz --test pure -- --skip exploration::
+check:
+	@$(RECORD) check -- $(MAKE) --no-print-directory quick
+
+quick:
+	@echo "suite: lint"
+	@$(MAKE) --no-print-directory lint
+	@echo "suite: tests"
+	RUNS=20000 cargo test --locked --lib --test tidy --test scenarios --test fuzz --test pure -- --quiet --skip exploration::
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
 	@$(MAKE) --jobs=2 --output-sync=target lint release release-init
 
-# `cargo test` has built the development server that the demos use.
 test: setup both
+	@$(RECORD) test -- $(MAKE) --no-print-directory suites
+
+# `cargo test` has built the development server that the demos use.
+suites:
 	$(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
 	    cargo test --locked --workspace
+	@echo "suite: plain init"
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test init -- --include-ignored plain:: faults:: log:: init_only::
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
+	@echo "suite: demo, mode socket"
 	@$(DEMO) socket
+	@echo "suite: demo, mode gateway"
 	@$(DEMO) gateway
+	@echo "suite: soak, half a minute"
 	@$(SOAK) $(OUT)/debug --smoke
+
+# The rows of docs/requirements.md in each mode: a part of `make test`, in some minutes.
+requirements: setup
+	@$(RECORD) requirements -- $(MAKE) --no-print-directory rows
+
+rows:
+	cargo test --locked --test agent -- requirements:: $$(grep -v '^#' tests/modes.txt | grep -oE '[a-z0-9]+(_[a-z0-9]+){3,}' | sort -u)
+	cargo test --locked --test sdk --test trials
+
+evidence:
+	@python3 scripts/evidence
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
@@ -147,10 +176,10 @@ containers: setup release
 	CONTAINERS=full $(STATIC_ENV) cargo test --locked --test containers -- $(ARGS)
 
 broken-builds: setup
-	@scripts/broken-builds.sh
+	@$(RECORD) broken-builds -- scripts/broken-builds.sh
 
 conformance: setup release
-	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+	@$(STATIC_ENV) $(RECORD) conformance -- cargo test --locked --test conformance -- --table
 
 # The development server as a release: it must not be what is measured.
 bench: release

@@ -17,6 +17,7 @@ mod support;
 
 mod configuration;
 mod deploy;
+mod evidence;
 mod exec;
 mod links;
 mod log_lines;

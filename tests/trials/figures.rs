@@ -40,6 +40,8 @@ pub struct Figures {
     by_behaviour_and_weather: BTreeMap<(Behaviour, Weather), usize>,
     by_behaviour_and_occasion: BTreeMap<(Behaviour, Occasion), usize>,
     by_weather_and_occasion: BTreeMap<(Weather, Occasion), usize>,
+    /// Trials of each mode and of each dialect of the backend, and how many of them have failed.
+    by_kind: BTreeMap<String, (usize, usize)>,
 }
 
 impl Figures {
@@ -95,6 +97,11 @@ impl Figures {
         if plan.is_calm {
             self.wound_up_in_calm.extend(measured.wound_up);
             return;
+        }
+        for kind in [plan.kind().to_owned(), format!("backend {}", plan.dialect)] {
+            let count = self.by_kind.entry(kind).or_default();
+            count.0 += 1;
+            count.1 += usize::from(!broken.is_empty());
         }
         self.left.extend(measured.left);
         self.wound_up.extend(measured.wound_up);
@@ -199,6 +206,9 @@ impl fmt::Display for Figures {
             f,
             "workers recycled in {trials} trials: {begun} times begun, {done} times done"
         )?;
+        for (kind, (trials, failed)) in &self.by_kind {
+            writeln!(f, "figure: {kind}: {trials} trials, {failed} broken")?;
+        }
         for (promise, times) in &self.broken {
             writeln!(f, "BROKEN in {times} trials: {promise}")?;
         }

@@ -5,7 +5,7 @@
 //! states are explored. A world whose states are all seen prints `all of them`. Time moves only to
 //! the machine's next timer, and requests are answered at those moments or never. The states at the
 //! bound run to the exit in a silent world. `EXPLORE_STATES=1000000 cargo test --test pure
-//! exploration -- --nocapture` explores more.
+//! exploration` explores more.
 //!
 //! Two states are equal if they differ only in the time of day, in the numbers of requests and
 //! claims, and in the place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
@@ -27,6 +27,7 @@ use std::time::Duration;
 use ojs_lifecycle::api::{Leftovers, Options, Queues, Restart};
 use world::{Action, Budget, Cast, Kin, World};
 
+use crate::figure;
 use crate::script::{render, settings};
 
 const NOTHING: Budget = Budget {
@@ -72,10 +73,6 @@ struct Step {
     depth: u32,
 }
 
-#[allow(
-    clippy::print_stdout,
-    reason = "how far it came is half of the result: `-- --nocapture` shows it"
-)]
 fn explore(setting: &Setting) {
     let first = World::new(&setting.options, setting.budget, setting.cast);
     let mut steps = vec![Step {
@@ -119,11 +116,11 @@ fn explore(setting: &Setting) {
     } else {
         format!("bounded: {in_front} more in front, each let run to the exit in silence")
     };
-    println!(
+    figure(format_args!(
         "{}: {} states, {transitions} transitions, {exits} exits, depth {depth}; {extent}",
         setting.name,
         known.len(),
-    );
+    ));
     assert!(exits + in_front > 0, "{}: nobody ever comes to the exit", setting.name);
 }
 

@@ -45,4 +45,5 @@ fn whatever_happens_each_outcome_is_answered_once_and_told_once() {
         never, None,
         "a simulation that never gets somewhere promises nothing about it"
     );
+    crate::figure(format_args!("simulation of gateway workers: {lives} lives"));
 }

@@ -87,6 +87,7 @@ fn whatever_happens_the_promises_are_kept() {
     if let Some((seed, broken)) = failed {
         panic!("{}", report(seed, &broken));
     }
+    crate::figure(format_args!("simulation: {runs} lives"));
 }
 
 /// Every promise that is broken, how often, and by which seed first: for a machine that is known to

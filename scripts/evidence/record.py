@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Runs a command of the Makefile, shows its output, and keeps its figures in target/evidence.
+
+    record.py TARGET -- COMMAND [ARG]...
+
+At the end it prints each suite with its tests and seconds. The last line counts the tests of all suites, in the words of
+`cargo test`. The exit status is that of the command. `make evidence` renders docs/evidence.md from the files. A run with
+ARGS is a part and leaves no file.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timezone
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "evidence"
+
+# Variables of make that change what a target does, and are a part of its command.
+VARIABLES = ("COUNT", "MINUTES", "ARGS")
+
+# Files that `make evidence` itself writes, and the runs that it reads.
+NO_SOURCES = [":!tests/runs", ":!bench/runs", ":!bench/trials.json", ":!fuzz/runs", ":!docs/evidence*.md"]
+
+# What is left in the pipe once the command has ended, in seconds. A process that outlives it may keep the pipe open.
+LAST_WORDS = 5
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# A line of the Makefile: what follows is another suite, or the programs of `cargo test` with another binary.
+SUITE = re.compile(r"^suite: (.+)$")
+PROGRAM = re.compile(r"^ +Running (unittests )?.+ \(.*?([^/]+)-[0-9a-f]{16}\)$")
+DOC_TESTS = re.compile(r"^ +Doc-tests (\S+)$")
+RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+TRIALS = re.compile(r"^(\d+) trials, (\d+) with a broken promise$")
+# `figure: NAME: 12 states, 7 exits`, also behind the name of a test.
+FIGURE = re.compile(r"figure: (.+?): (\d.*)$")
+COUNT = re.compile(r"(\d+) ([a-z][a-z ]*[a-z])")
+PASSED = re.compile(r"^test (\S+) +\.\.\. ok$")
+# Tests of rows of docs/requirements.md: `l_08_nothing_leads_back`, and those of tests/sdk, which are the row alone.
+ROW = re.compile(r"(?:^|::)(?:gs_r?\d{3}|w_\d|[a-z]_\d\db?)(?:_\w+)?$")
+SDK_ROW = re.compile(r"^(GS-R?\d{3}) (.+?) +((?:(?:\d+/\d+|-) *)+)$")
+INIT = re.compile(r"^(\S+) +(\d+) pass +(\d+) FAIL +(\d+) n/a$")
+BROKEN_BUILD = re.compile(r"^(\w+): (caught|NOT CAUGHT as it must be): ")
+
+
+class Run:
+    """The figures of a run, line by line."""
+
+    def __init__(self, wanted):
+        # Names of tests that tests/modes.txt refers to.
+        self.wanted = wanted
+        self.suites, self.figures, self.held = {}, {}, set()
+        self.sdks, self.sdk_rows, self.inits, self.broken_builds = [], {}, {}, {}
+        self.error = None
+        self.group, self.suite, self.began, self.last = "", None, time.monotonic(), ""
+
+    def begin(self, suite):
+        self.end()
+        self.suite, self.began = suite, time.monotonic()
+
+    def end(self):
+        if self.suite is not None:
+            self.row()["seconds"] += time.monotonic() - self.began
+        self.suite = None
+
+    def row(self):
+        return self.suites.setdefault(self.suite, {"passed": 0, "failed": 0, "ignored": 0, "seconds": 0.0})
+
+    def take(self, line):
+        line = COLOUR.sub("", line)
+        if found := SUITE.match(line):
+            self.group = found[1]
+            self.begin(self.group)
+        elif found := PROGRAM.match(line):
+            name = found[2].replace("-", "_")
+            self.begin_program(f"unit tests of {name}" if found[1] else name)
+        elif found := DOC_TESTS.match(line):
+            self.begin_program(f"doc tests of {found[1]}")
+        elif found := RESULT.search(line):
+            self.count(*(int(number) for number in found.groups()))
+        elif found := TRIALS.match(line):
+            trials, broken = int(found[1]), int(found[2])
+            self.count(trials - broken, broken, 0)
+        elif found := FIGURE.search(line):
+            self.figures[found[1]] = {unit: int(number) for number, unit in COUNT.findall(found[2])}
+        elif found := PASSED.match(line):
+            self.keep(found[1])
+        elif found := SDK_ROW.match(line):
+            self.sdk_rows[found[1]] = {"says": found[2], "cells": found[3].split()}
+        elif line.startswith(" " * 50) and not self.sdk_rows:
+            self.sdks = line.split()
+        elif found := INIT.match(line):
+            self.inits[found[1]] = dict(zip(("pass", "fail", "not applicable"), (int(number) for number in found.groups()[1:])))
+        elif found := BROKEN_BUILD.match(line):
+            self.broken_builds[found[1]] = found[2] == "caught"
+        elif line.startswith("error: "):
+            self.error = line
+
+    def begin_program(self, name):
+        # A group of programs has no time of its own.
+        if self.suite == self.group:
+            self.suite = None
+        self.begin(f"{self.group}: {name}" if self.group else name)
+
+    def count(self, passed, failed, ignored):
+        if self.suite is not None:
+            row = self.row()
+            for name, number in (("passed", passed), ("failed", failed), ("ignored", ignored)):
+                row[name] += number
+
+    def keep(self, test):
+        if ROW.search(test) or test.rsplit("::", 1)[-1] in self.wanted:
+            self.held.add(f"{self.suite} {test}")
+
+    def parts(self):
+        """What there is of it."""
+        suites = [
+            {"suite": suite, **{name: round(value, 1) if name == "seconds" else value for name, value in row.items()}}
+            for suite, row in self.suites.items()
+        ]
+        sdk = {"kinds": self.sdks, "rows": self.sdk_rows} if self.sdk_rows else {}
+        every = {"suites": suites, "figures": self.figures, "held": sorted(self.held), "sdk": sdk, "inits": self.inits,
+                 "broken_builds": self.broken_builds}
+        return {name: part for name, part in every.items() if part}
+
+    def table(self):
+        width = max((len(suite) for suite in self.suites), default=0)
+        lines = [f"{'suite':<{width}}  {'passed':>7}  {'failed':>7}  {'ignored':>7}  {'seconds':>8}"]
+        counts = ("passed", "failed", "ignored")
+        for suite, row in self.suites.items():
+            cells = [f"{row[name]:>7,}" if any(row[one] for one in counts) else f"{'-':>7}" for name in counts]
+            lines.append(f"{suite:<{width}}  {'  '.join(cells)}  {row['seconds']:>8.1f}")
+        return lines
+
+    def sum(self, is_good, seconds):
+        passed, failed, ignored = (sum(row[name] for row in self.suites.values()) for name in ("passed", "failed", "ignored"))
+        word = "ok" if is_good else "FAILED"
+        return (f"test result: {word}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out; "
+                f"finished in {seconds:.2f}s")
+
+
+def git(*words):
+    return subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+
+
+def wanted_tests():
+    words = re.findall(r"[a-z0-9_]+", (ROOT / "tests/modes.txt").read_text(encoding="utf-8"))
+    return {word for word in words if word.count("_") >= 3}
+
+
+def pump(process, run):
+    for line in process.stdout:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        run.take(line.decode("utf-8", "replace").rstrip("\n"))
+
+
+def main():
+    target, command = sys.argv[1], sys.argv[3:]
+    given = [f"{name}={shlex.quote(os.environ[name])}" for name in VARIABLES if os.environ.get(name)]
+    facts = {
+        "command": " ".join(["make", target, *given]),
+        "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "revision": git("rev-parse", "--short=8", "HEAD") or "unknown",
+        "is_clean": not git("status", "--porcelain", "--untracked-files=no", "--", ".", *NO_SOURCES),
+        "processors": os.cpu_count(),
+    }
+    began, run = time.monotonic(), Run(wanted_tests())
+    # The descriptors of make's job server go on to a make below.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False)
+    # Ctrl-C reaches the command by itself, and its output is shown to the end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    reader = threading.Thread(target=pump, args=(process, run), daemon=True)
+    reader.start()
+    status = process.wait()
+    reader.join(LAST_WORDS)
+    run.end()
+    seconds = time.monotonic() - began
+    if run.suites:
+        print("", *run.table(), "", sep="\n")
+        if status and run.error:
+            print(run.error)
+        print(run.sum(status == 0, seconds), flush=True)
+    if not os.environ.get("ARGS") and run.parts():
+        OUT.mkdir(parents=True, exist_ok=True)
+        kept = {**facts, "status": status, "seconds": round(seconds), **run.parts()}
+        (OUT / f"{target}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return 128 - status if status < 0 else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
