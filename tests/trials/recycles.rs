@@ -108,7 +108,7 @@ impl fmt::Display for Recycles {
 #[derive(Debug, Clone, Copy)]
 pub struct Recycling {
     pub began: f64,
-    /// The earliest moment at which the grace period of the old worker can have begun: `began`. With
+    /// The earliest moment at which the grace period of the old worker can have begun. With
     /// two workers at a time it is the start of the next one, which is ready later.
     pub granted: f64,
     /// The next worker was ready, or was recycled before that; later than everything if neither
