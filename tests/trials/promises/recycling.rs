@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ojs_devserver::End;
+use ojs_devserver::{End, Event};
 
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::course::is_ours;
@@ -36,7 +36,7 @@ impl Judge<'_> {
                 .error()
                 .is_some_and(|error| error.contains("the worker was recycled")),
             Some(End::Requeued) => {
-                let end = hand.end_ms().unwrap_or(f64::MAX);
+                let end = self.given_back_at(hand);
                 let grace = self.millis(self.grace());
                 let is_in = |one: &Recycling| end > one.granted + grace - SLACK && end < one.ended + NOISE;
                 self.recyclings
@@ -45,6 +45,14 @@ impl Judge<'_> {
             }
             Some(End::Acked | End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => false,
         }
+    }
+
+    /// When the backend first heard that the job goes back: it may have refused that for a while.
+    fn given_back_at(&self, hand: &Hand<'_>) -> f64 {
+        let is_about = |event: &&&Event| event.operation == "nack" && event.jobs.contains(&hand.job.id);
+        let first = self.requests.iter().filter(is_about).map(|event| arrived(event));
+        let first = first.filter(|at| *at > hand.at).fold(f64::MAX, f64::min);
+        first.min(hand.end_ms().unwrap_or(f64::MAX))
     }
 
     /// Whether it was, with the next worker beside the old one.
