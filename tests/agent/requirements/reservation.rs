@@ -190,7 +190,12 @@ fn v_04_a_backend_that_knows_no_such_job_for_a_while_gets_the_outcome_when_its_s
         let mut init = stage.worker(OBEYS).start();
         init.notes_line("job j1");
         init.order(order);
-        stage.wait_for_outcomes();
+        // A job that goes back comes again, and has no further outcome.
+        assert!(
+            wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()),
+            "{}",
+            init.log()
+        );
         assert_eq!(stage.outcomes("j1").len(), 1);
         assert_eq!(stage.count(endpoint), 2);
         assert!(
