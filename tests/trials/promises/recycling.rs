@@ -18,9 +18,6 @@ const START: f64 = 2_000.0;
 /// How long that of a virtual machine takes.
 const SLOW_START: f64 = 10_000.0;
 
-/// When the age of a worker counts again that became of age while the one before had not ended.
-const AGE_AGAIN: f64 = 1_000.0 + NOISE;
-
 impl Judge<'_> {
     /// Whether this job may be one of the worker that is recycled: with two workers at a time the
     /// notes tell which of them has it.
@@ -233,11 +230,15 @@ impl Judge<'_> {
         let mut verdict = Vec::new();
         let asked = self.ends.asked.unwrap_or(f64::MAX);
         if let Some(age) = recycles.max_age.map(|age| self.millis(age) + NOISE) {
-            // As long as the one before has not ended it has to wait.
+            // Its age counts from its first ready, which no FETCH comes before. As long as the one
+            // before has not ended it has to wait.
             let due = |start: f64| {
                 let mut beside = self.recyclings.iter().filter(|one| one.next.is_some());
                 let before = beside.find(|one| one.began < start && start < one.ended);
-                before.map_or(start + age, |one| (start + age).max(one.ended + AGE_AGAIN))
+                let fetches = self.requests.iter().filter(|event| event.operation == "fetch");
+                let fetches = fetches.map(|event| arrived(event));
+                let first_fetch = || fetches.filter(|at| *at > start).fold(f64::MAX, f64::min);
+                age + before.map_or_else(first_fetch, |one| one.ended)
             };
             let is_recycled = |start: f64| {
                 self.recyclings
