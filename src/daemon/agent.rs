@@ -294,12 +294,11 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
 
 /// The listener for the worker's programs, and its address.
 pub(super) fn listen_for_gateway(config: &Config) -> Result<(TcpListener, SocketAddr), StartFailure> {
-    gateway::listener::listen(config.gateway.listen.0).map_err(|error| StartFailure {
-        message: format!(
-            "{}: cannot listen there: {error}; set another address, or port 0 for any free one",
-            config.settings.describe(&keys::GATEWAY_LISTEN)
-        ),
-        exit: Exit::Usage,
+    gateway::listener::listen(config.gateway.listen.0).map_err(|error| {
+        let setting = config.settings.describe(&keys::GATEWAY_LISTEN);
+        let message =
+            format!("{setting}: cannot listen there: {error}; set another address, or port 0 for any free one");
+        StartFailure::new(Exit::Usage, message)
     })
 }
 
@@ -315,16 +314,15 @@ fn open_directory(config: &Config, allowed: &Allowed) -> Result<RuntimeDir, Star
 /// A place from the configuration is an error of the configuration; one that ojs-init chose is not.
 fn no_place(config: &Config, message: String) -> StartFailure {
     let is_named = config.paths.runtime_dir.is_some();
-    StartFailure {
-        message,
-        exit: if is_named { Exit::Usage } else { Exit::Internal },
-    }
+    StartFailure::new(if is_named { Exit::Usage } else { Exit::Internal }, message)
 }
 
 /// Opens the control socket, for the subcommands.
 fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, StartFailure> {
     // The worker socket is in the same directory, so a failure here is not the place's.
-    let listener = directory.control_socket().map_err(internal)?;
+    let listener = directory
+        .control_socket()
+        .map_err(|error| StartFailure::new(Exit::Internal, error))?;
     Control::new(listener, own, poll.registry()).map_err(failed("cannot watch the control socket"))
 }
 
@@ -353,12 +351,9 @@ pub(super) fn plan(
         .collect();
     let plan = match config.own_program() {
         Some(program) => {
-            let own_file = image::own_file().ok_or_else(|| StartFailure {
-                message:
-                    "mode exec and worker.processes run ojs-init once more, and its own file is not found: mount /proc"
-                        .to_owned(),
-                exit: Exit::Internal,
-            })?;
+            let message =
+                "mode exec and worker.processes run ojs-init once more, and its own file is not found: mount /proc";
+            let own_file = image::own_file().ok_or_else(|| StartFailure::new(Exit::Internal, message))?;
             ChildPlan::new(&exec::arguments(program, command), environ).map(|plan| plan.executing(own_file))
         }
         None => ChildPlan::new(command, environ),
@@ -386,10 +381,8 @@ fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Ex
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let backend = Backend::start(settings, Arc::clone(&waker)).map_err(|error| StartFailure {
-        message: error.to_string(),
-        exit: Exit::Usage,
-    })?;
+    let backend =
+        Backend::start(settings, Arc::clone(&waker)).map_err(|error| StartFailure::new(Exit::Usage, error))?;
     let proxy = config.backend.proxy.as_ref().map_or(String::new(), |proxy| {
         let source = config.settings.source(&keys::PROXY);
         format!(", through the proxy {} ({source})", proxy.place())
@@ -398,7 +391,7 @@ fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Ex
         "backend: {}{proxy}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
-    let traces = Exporter::start(config, &waker, now()).map_err(internal)?;
+    let traces = Exporter::start(config, &waker, now()).map_err(|error| StartFailure::new(Exit::Internal, error))?;
     Ok((backend, traces))
 }
 
@@ -485,12 +478,5 @@ fn seed() -> u64 {
 
 /// A failed system call of the start: its purpose, and the advice.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
-    move |error| internal(format!("{what}: {error}; {}", remedy(&error)))
-}
-
-fn internal(error: impl std::fmt::Display) -> StartFailure {
-    StartFailure {
-        message: error.to_string(),
-        exit: Exit::Internal,
-    }
+    move |error| StartFailure::new(Exit::Internal, format!("{what}: {error}; {}", remedy(&error)))
 }

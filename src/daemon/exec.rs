@@ -50,14 +50,16 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     let format = Some(sink::format(config.log.format));
     settings.replace(&keys::LOG_FORMAT, format, source(&keys::LOG_FORMAT));
     let settings = RunnerSettings::encode(&settings)
-        .map_err(|error| usage(format!("the settings cannot be passed on: {error}; please report it")))?;
+        .map_err(|error| format!("the settings cannot be passed on: {error}; please report it"))
+        .map_err(|message| StartFailure::new(Exit::Usage, message))?;
     if settings.len() > MOST_SETTINGS {
         let routes = config.settings.describe(&keys::EXEC_ROUTES);
-        return Err(usage(format!(
+        let message = format!(
             "{routes}: the programs and their arguments need more than the {} KiB that there are for them; move arguments \
              into scripts",
             MOST_SETTINGS >> 10
-        )));
+        );
+        return Err(StartFailure::new(Exit::Usage, message));
     }
     Ok((RUNNER_VARIABLE, settings.into()))
 }
@@ -115,7 +117,7 @@ pub fn check(
     };
     let fault = |(words, of): (Vec<OsString>, String)| {
         if let Err(problem) = Template::read(&words) {
-            return Some(usage(format!("{of}: {problem}")));
+            return Some(StartFailure::new(Exit::Usage, format!("{of}: {problem}")));
         }
         let mut failure = program(config, &words, environ, user.as_ref()).err()?;
         failure.message = format!("{of}: {}", failure.message);
@@ -156,7 +158,8 @@ fn directory(config: &Config) -> Result<(), StartFailure> {
         Err(error) => error.to_string(),
     };
     let setting = config.settings.describe(&keys::EXEC_DIRECTORY);
-    Err(usage(format!("{setting}: {problem}; name a directory that exists")))
+    let message = format!("{setting}: {problem}; name a directory that exists");
+    Err(StartFailure::new(Exit::Usage, message))
 }
 
 /// The user of jobs; `None`: that of ojs-init. With `exec.users` the runner changes to each of
@@ -171,7 +174,7 @@ fn job_user(
     };
     let refused = |problem: &str| {
         let setting = config.settings.describe(&keys::EXEC_USERS);
-        usage(format!("{setting}: {problem}"))
+        StartFailure::new(Exit::Usage, format!("{setting}: {problem}"))
     };
     if credentials.is_some_and(|credentials| credentials.uid != 0) {
         let user = config.settings.describe(&keys::USER);
@@ -220,11 +223,4 @@ pub fn shown_program(config: &Config, command: &[OsString]) -> String {
     let command = command.first().map(|program| program.to_string_lossy().into_owned());
     let parts: Vec<String> = command.into_iter().chain(routes).collect();
     parts.join(" and ")
-}
-
-fn usage(message: String) -> StartFailure {
-    StartFailure {
-        message,
-        exit: Exit::Usage,
-    }
 }

@@ -34,15 +34,20 @@ pub struct StartFailure {
     pub exit: Exit,
 }
 
+impl StartFailure {
+    /// A failure with that exit status.
+    pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        Self { message, exit }
+    }
+}
+
 /// The credentials for `process.user`; none if the user stays.
 pub fn credentials(process: &Process) -> Result<Option<Credentials>, StartFailure> {
     let Some(spec) = &process.user else { return Ok(None) };
     match Credentials::resolve(&spec.user, spec.group.as_deref()) {
         Ok(credentials) => Ok(Some(credentials).filter(|credentials| !credentials.are_ours())),
-        Err(error) => Err(StartFailure {
-            message: format!("process.user: {error}"),
-            exit: Exit::Usage,
-        }),
+        Err(error) => Err(StartFailure::new(Exit::Usage, format!("process.user: {error}"))),
     }
 }
 
@@ -131,10 +136,7 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
         }
         if let Ok(Some(signal)) = signals::wait(stop_signals, Some(shortage_pause(pauses))) {
             let message = format!("{signal} before {program} could be started: {}", reason(&error));
-            return Err(StartFailure {
-                message,
-                exit: Exit::Status(signal.exit_status()),
-            });
+            return Err(StartFailure::new(Exit::Status(signal.exit_status()), message));
         }
         pauses += 1;
     }
@@ -154,12 +156,10 @@ fn reap_inherited() {
 pub fn nul_byte(error: NulError) -> StartFailure {
     let position = error.nul_position();
     let text = String::from_utf8_lossy(&error.into_vec()).into_owned();
-    StartFailure {
-        message: format!(
-            "NUL byte in {text:?}, at byte {position}: no argument, variable or name of a program can have one; remove it"
-        ),
-        exit: Exit::Usage,
-    }
+    let message = format!(
+        "NUL byte in {text:?}, at byte {position}: no argument, variable or name of a program can have one; remove it"
+    );
+    StartFailure::new(Exit::Usage, message)
 }
 
 fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
@@ -168,10 +168,7 @@ fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
          the system call clone",
         reason(error)
     );
-    StartFailure {
-        message,
-        exit: Exit::Internal,
-    }
+    StartFailure::new(Exit::Internal, message)
 }
 
 /// The system had no process for the whole window of attempts.
@@ -182,10 +179,7 @@ pub fn no_process(program: &str, error: &io::Error) -> StartFailure {
          raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit",
         reason(error)
     );
-    StartFailure {
-        message,
-        exit: Exit::Internal,
-    }
+    StartFailure::new(Exit::Internal, message)
 }
 
 fn not_this_user(step: &str, error: &io::Error) -> StartFailure {
@@ -194,10 +188,7 @@ fn not_this_user(step: &str, error: &io::Error) -> StartFailure {
          add them, or let the container itself run as that user and leave process.user out",
         reason(error)
     );
-    StartFailure {
-        message,
-        exit: Exit::Usage,
-    }
+    StartFailure::new(Exit::Usage, message)
 }
 
 /// The file is there and cannot run.
@@ -207,10 +198,7 @@ fn will_not_run(program: &str, trouble: ProgramFault) -> StartFailure {
     } else {
         Exit::NotExecutable
     };
-    StartFailure {
-        message: format!("cannot execute {program:?}: {}", trouble.words),
-        exit,
-    }
+    StartFailure::new(exit, format!("cannot execute {program:?}: {}", trouble.words))
 }
 
 fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFault>) -> StartFailure {
@@ -237,10 +225,7 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFau
         Some(Errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
-    StartFailure {
-        message: format!("cannot execute {program:?}: {hint} ({})", reason(error)),
-        exit,
-    }
+    StartFailure::new(exit, format!("cannot execute {program:?}: {hint} ({})", reason(error)))
 }
 
 /// The meaning of an error's number. EAGAIN has a special meaning when a process is created.

@@ -58,13 +58,13 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, StartFailure> {
             );
             Ok(None)
         }
-        Err(error) => Err(StartFailure {
-            message: format!(
-                "{}: cannot listen there: {error}; set another address, port 0 for any free one, or off",
-                config.settings.describe(&keys::LISTEN)
-            ),
-            exit: Exit::Usage,
-        }),
+        Err(error) => {
+            let setting = config.settings.describe(&keys::LISTEN);
+            let message = format!(
+                "{setting}: cannot listen there: {error}; set another address, port 0 for any free one, or off"
+            );
+            Err(StartFailure::new(Exit::Usage, message))
+        }
     }
 }
 

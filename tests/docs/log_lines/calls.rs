@@ -12,7 +12,7 @@ use crate::operating::messages::{literals, sources};
 /// A call that writes a warning or an error, or makes a message for [`report`].
 ///
 /// [`report`]: ojs_init::daemon::log::report::report
-const CALLS: [&str; 26] = [
+const CALLS: [&str; 24] = [
     "warn!(",
     "error!(",
     ".warn(",
@@ -29,10 +29,8 @@ const CALLS: [&str; 26] = [
     "is_short_of(format_args!(",
     "Acceptor::new(",
     "Self::new(&format!(",
-    "StartFailure {",
+    "StartFailure::new(",
     "ConfigError::new(",
-    "(usage(",
-    " usage(",
     "refused(\"",
     "refused(&format!(",
     "internal(",
@@ -42,24 +40,22 @@ const CALLS: [&str; 26] = [
 ];
 
 /// Lines of code that define or pass on, and write nothing.
-const NO_CALLS: [&str; 4] = ["fn ", "-> StartFailure {", "pub struct StartFailure {", "//"];
+const NO_CALLS: [&str; 2] = ["fn ", "//"];
 
 /// The folder of the subcommands, which have no log: they write text to whoever called them.
 const SUBCOMMANDS: &str = "src/commands/";
 
 /// Functions with such a call and without a text: they pass on what others made.
-const WITHOUT_TEXTS: [(&str, &str); 29] = [
+const WITHOUT_TEXTS: [(&str, &str); 27] = [
     ("src/config/load.rs", "load_paths"),
     ("src/config/settings.rs", "offer"),
     ("src/daemon/acceptor.rs", "is_short_of"),
     ("src/daemon/acceptor.rs", "refuse"),
     ("src/daemon/acceptor.rs", "warn"),
     ("src/daemon/agent.rs", "failed"),
-    ("src/daemon/agent.rs", "internal"),
     ("src/daemon/agent.rs", "no_place"),
     ("src/daemon/exec.rs", "check"),
     ("src/daemon/exec.rs", "check_copies"),
-    ("src/daemon/exec.rs", "usage"),
     ("src/daemon/gateway/mod.rs", "new"),
     ("src/daemon/log/last_words.rs", "error"),
     ("src/daemon/log/narrate_jobs.rs", "died"),
