@@ -15,52 +15,32 @@ use mio::{Interest, Registry};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
-use ojs_os::socket::{AcceptError, Accepted, Listener};
+use ojs_os::socket::{Accepted, Listener};
 
 /// A socket that listens, and never waits.
 pub trait Accepting: AsRawFd {
     /// A connection that it gives.
     type Connection;
 
-    /// Accepts the next connection.
-    fn next(&self) -> NextConnection<Self::Connection>;
-}
-
-/// The result of an attempt to accept a connection.
-#[derive(Debug)]
-pub enum NextConnection<C> {
-    Taken(C),
-    Nobody,
-    /// The next client has given up meanwhile, and another one may follow.
-    GoneAgain,
-    /// No descriptor or no memory is left, for example.
-    Failed(io::Error),
+    /// Accepts the next connection; `None`: no client waits.
+    fn next(&self) -> io::Result<Option<Self::Connection>>;
 }
 
 impl Accepting for Listener {
     type Connection = Accepted;
 
-    fn next(&self) -> NextConnection<Accepted> {
-        match self.accept() {
-            Ok(Some(accepted)) => NextConnection::Taken(accepted),
-            Ok(None) => NextConnection::Nobody,
-            Err(AcceptError::Aborted) => NextConnection::GoneAgain,
-            Err(AcceptError::Exhausted { error, .. } | AcceptError::Failed(error)) => NextConnection::Failed(error),
-        }
+    fn next(&self) -> io::Result<Option<Accepted>> {
+        self.accept()
     }
 }
 
 impl Accepting for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
-    fn next(&self) -> NextConnection<Self::Connection> {
+    fn next(&self) -> io::Result<Option<Self::Connection>> {
         match self.accept() {
-            Ok(accepted) => NextConnection::Taken(accepted),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => NextConnection::Nobody,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
-                NextConnection::GoneAgain
-            }
-            Err(error) => NextConnection::Failed(error),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            result => result.map(Some),
         }
     }
 }
@@ -137,10 +117,11 @@ impl<L: Accepting> Acceptor<L> {
         while self.can_take() {
             self.attempts -= 1;
             match self.listener.next() {
-                NextConnection::Taken(connection) => return Some(connection),
-                NextConnection::Nobody => self.may_accept = false,
-                NextConnection::GoneAgain => {}
-                NextConnection::Failed(error) => {
+                Ok(Some(connection)) => return Some(connection),
+                Ok(None) => self.may_accept = false,
+                // A client has given up meanwhile, and another one may follow.
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) => {
                     let (name, what_to_do) = (self.name, remedy(&error));
                     self.is_short_of(format_args!(
                         "{name}: cannot accept a connection: {error}; {what_to_do}"

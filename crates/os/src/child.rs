@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use crate::child_words::{candidates, changed};
@@ -288,9 +289,7 @@ impl ChildPlan {
                 (&raw mut job).cast::<c_void>(),
             )
         };
-        if pid < 0 {
-            return Err(SpawnError::NoProcess(io::Error::last_os_error()));
-        }
+        let pid = Errno::result(pid).map_err(|error| SpawnError::NoProcess(error.into()))?;
         job.outcome(Pid::new(pid))
     }
 }

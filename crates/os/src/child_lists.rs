@@ -1,38 +1,24 @@
 //! The children of each thread, as the kernel lists them. No process has to be asked for its
 //! parent.
 
-use std::fs::{self, File, ReadDir};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-use crate::process::{Pid, check_proc, is_gone};
+use crate::process::{Numbers, Pid, check_proc, is_gone, numbers_in};
 
 /// Bytes read at a time of a list of children. The kernel stops before a page is full, and not
 /// before half of it is.
 const CHILDREN_BYTES: usize = 4 << 10;
 
-/// The threads of a process, by their numbers.
-#[derive(Debug)]
-pub struct ThreadList(ReadDir);
-
-impl Iterator for ThreadList {
-    type Item = i32;
-
-    fn next(&mut self) -> Option<i32> {
-        // If a directory cannot be read any further, its process has ended.
-        let mut names = self.0.by_ref().map_while(Result::ok);
-        names.find_map(|entry| entry.file_name().to_str()?.parse().ok())
-    }
-}
-
-/// The threads of this process. `None`: the process has ended.
+/// The numbers of the threads of this process. `None`: the process has ended.
 ///
 /// # Errors
 ///
 /// No descriptor is left to read `/proc`, for example.
-pub fn threads_of(pid: Pid) -> io::Result<Option<ThreadList>> {
-    match fs::read_dir(format!("/proc/{pid}/task")) {
+pub fn threads_of(pid: Pid) -> io::Result<Option<Numbers>> {
+    match numbers_in(&format!("/proc/{pid}/task")) {
         Err(error) if is_gone(&error) => Ok(None),
-        list => list.map(|list| Some(ThreadList(list))),
+        numbers => numbers.map(Some),
     }
 }
 

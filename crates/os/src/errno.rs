@@ -1,7 +1,8 @@
 //! Numbers of errors.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
@@ -9,6 +10,18 @@ use nix::errno::Errno;
 pub(crate) fn errno() -> c_int {
     // SAFETY: always a valid pointer to the calling thread's errno.
     unsafe { *libc::__errno_location() }
+}
+
+/// The descriptor that a system call returned, or its error.
+///
+/// # Safety
+///
+/// The descriptor is new, and no other code owns it.
+pub(crate) unsafe fn new_descriptor(result: impl Into<c_long>) -> io::Result<OwnedFd> {
+    let number = Errno::result(result.into())?;
+    let number = i32::try_from(number).map_err(io::Error::other)?;
+    // SAFETY: as the caller has to know.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Whether a resource is used up that may be free again soon: processes, memory, descriptors,

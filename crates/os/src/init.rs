@@ -1,8 +1,10 @@
 //! The duties of an init: to adopt orphans, and to hold on to nothing that is the child's.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsRawFd, IntoRawFd};
+
+use nix::errno::Errno;
 
 use crate::process::Pid;
 use ojs_values::signal::Signal;
@@ -34,7 +36,8 @@ pub fn has_parent_here() -> bool {
 /// EINVAL before Linux 3.4.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
+    Ok(())
 }
 
 /// Has the kernel send this process `signal` when its parent dies. If the parent dies during this
@@ -51,7 +54,7 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
         let result = libc::prctl(libc::PR_SET_PDEATHSIG, signal.number(), 0, 0, 0);
         (before, result, libc::getppid())
     };
-    check(result)?;
+    Errno::result(result)?;
     if before != after {
         crate::process::signal(Pid::own(), signal)
     } else {
@@ -116,8 +119,7 @@ pub fn reserve_std_fds() {
 /// background there, and reading would stop it. ojs-init stays in the foreground, so Ctrl-C and
 /// Ctrl-Z reach it.
 pub fn detach_stdin_tty() {
-    // SAFETY: asks about a number that need not be a descriptor.
-    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
+    if !io::stdin().is_terminal() {
         return;
     }
     if let Ok(null) = File::open("/dev/null") {
@@ -137,7 +139,8 @@ pub fn detach_stdin_tty() {
 /// None is known but a seccomp filter.
 pub fn forbid_dumps() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })?;
+    Ok(())
 }
 
 /// Releases what this process inherited and only the child needs: the working directory (its file
@@ -197,14 +200,6 @@ fn open_descriptors() -> io::Result<Vec<i32>> {
     // SAFETY: asks for the flags of a number that need not be a descriptor.
     let is_open = |descriptor: &i32| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0;
     Ok(found.into_iter().filter(is_open).collect())
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! socket with a number.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::{self, MsgFlags};
 
 use crate::clock;
+use crate::errno::new_descriptor;
 
 /// A connected socket that this process got at its start.
 #[derive(Debug)]
@@ -20,13 +23,9 @@ impl JobChannel {
     ///
     /// EBADF: the number is not open. ENOTSOCK: it is no socket.
     pub fn open(number: i32) -> io::Result<Self> {
-        // SAFETY: numbers only.
-        let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
-        if copy < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that no other code owns.
-        let channel = Self(unsafe { OwnedFd::from_raw_fd(copy) });
+        // SAFETY: numbers only, and the copy is a new descriptor.
+        let copy = unsafe { new_descriptor(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0)) };
+        let channel = Self(copy?);
         channel.is_shut().map(|_| channel)
     }
 
@@ -40,11 +39,14 @@ impl JobChannel {
         let give_up = clock::monotonic().saturating_add(limit);
         let mut left = bytes;
         while !left.is_empty() {
-            match self.send_some(left) {
+            // The flag of a non-blocking descriptor would be shared with the job, so each call
+            // passes it.
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            match socket::send(self.0.as_raw_fd(), left, flags) {
                 Ok(sent) => left = left.get(sent..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room(give_up)?,
-                Err(error) => return Err(error),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => self.wait_for_room(give_up)?,
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -57,27 +59,13 @@ impl JobChannel {
     ///
     /// The kernel's error; none is known.
     pub fn is_shut(&self) -> io::Result<bool> {
-        let mut byte = [0_u8; 1];
-        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-        // SAFETY: an open descriptor, and one byte that is valid to write to.
-        let read = unsafe { libc::recv(self.0.as_raw_fd(), byte.as_mut_ptr().cast(), byte.len(), flags) };
-        match read {
-            0 => Ok(true),
-            1.. => Ok(false),
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-                error if error.kind() == io::ErrorKind::ConnectionReset => Ok(true),
-                error => Err(error),
-            },
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+        match socket::recv(self.0.as_raw_fd(), &mut [0], flags) {
+            Ok(count) => Ok(count == 0),
+            Err(Errno::EAGAIN) => Ok(false),
+            Err(Errno::ECONNRESET) => Ok(true),
+            Err(error) => Err(error.into()),
         }
-    }
-
-    /// The flag of a non-blocking descriptor would be shared with the job, so each call passes it.
-    fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: an open descriptor, and the pointer and length of a live slice.
-        let sent = unsafe { libc::send(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
     fn wait_for_room(&self, give_up: Duration) -> io::Result<()> {
@@ -85,7 +73,7 @@ impl JobChannel {
         let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut waiting, clock::poll_timeout(left)) {
             Ok(0) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

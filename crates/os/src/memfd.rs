@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-/// The seals of a file: no write, no growth, no shrinking, and no change of the seals.
-const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// A file with these bytes, to be read from its beginning. The kernel removes it with its last
 /// descriptor; `name` is for people who look into `/proc`.
@@ -15,19 +15,10 @@ const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL
 ///
 /// No descriptor or no memory is left (EMFILE, ENFILE, ENOMEM, ENOSPC).
 pub fn sealed(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string; the call returns a new descriptor or an error.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is open and no other code owns it.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let mut file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
     file.write_all(bytes)?;
     file.rewind()?;
-    // SAFETY: an open descriptor and numbers.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
     Ok(file.into())
 }
 

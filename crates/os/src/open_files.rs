@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
 /// How many descriptors a process may have.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFiles(libc::rlimit64);
@@ -14,7 +16,7 @@ impl OpenFiles {
         };
         let nothing = std::ptr::null::<libc::rlimit64>();
         // SAFETY: the structure is valid to write to, and nothing is read through the null pointer.
-        check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, nothing, &raw mut limit) })?;
+        Errno::result(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, nothing, &raw mut limit) })?;
         Ok(Self(limit))
     }
 
@@ -27,14 +29,9 @@ impl OpenFiles {
     pub fn take_effect(&self) -> io::Result<()> {
         let nothing = std::ptr::null_mut::<libc::rlimit64>();
         // SAFETY: the structure lives, and nothing is written through the null pointer.
-        check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const self.0, nothing) })
-    }
-}
-
-fn check(result: libc::c_long) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
+        Errno::result(unsafe {
+            libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const self.0, nothing)
+        })?;
         Ok(())
     }
 }

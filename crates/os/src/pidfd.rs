@@ -1,10 +1,12 @@
 //! Holds a process, so that another process that gets its pid later is never mistaken for it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::errno::new_descriptor;
 use crate::process::{self, Pid};
 use ojs_values::signal::Signal;
 
@@ -163,25 +165,15 @@ fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
             &raw mut size,
         )
     };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    own(descriptor.into())
+    Errno::result(result)?;
+    // SAFETY: a new descriptor.
+    unsafe { new_descriptor(descriptor) }
 }
 
 /// A pidfd of the process that has this pid now.
 fn descriptor(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: numbers only.
-    own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.number(), 0) })
-}
-
-/// The new descriptor that a call returned. Like every pidfd it is closed on exec.
-fn own(result: libc::c_long) -> io::Result<OwnedFd> {
-    match i32::try_from(result) {
-        // SAFETY: a new descriptor that no other code owns.
-        Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        Ok(_) | Err(_) => Err(io::Error::last_os_error()),
-    }
+    // SAFETY: numbers only, and the descriptor is new.
+    unsafe { new_descriptor(libc::syscall(libc::SYS_pidfd_open, pid.number(), 0)) }
 }
 
 fn signal_by_descriptor(descriptor: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
@@ -195,11 +187,8 @@ fn signal_by_descriptor(descriptor: BorrowedFd<'_>, signal: Signal) -> io::Resul
             0,
         )
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    Errno::result(result)?;
+    Ok(())
 }
 
 fn is_readable(descriptor: BorrowedFd<'_>) -> bool {

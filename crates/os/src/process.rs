@@ -1,8 +1,11 @@
 //! Other processes: their ids, signals to them, and the children of this process.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, ReadDir};
 use std::io::{self, ErrorKind, Read};
+use std::str::SplitAsciiWhitespace;
+
+use nix::errno::Errno;
 
 use ojs_values::signal::Signal;
 
@@ -82,10 +85,8 @@ pub fn signal_namespace(signal: Signal) -> io::Result<()> {
 fn send(target: i32, signal: Signal) -> io::Result<()> {
     // The raw call: the C library's wrapper need not know every signal number.
     // SAFETY: kill takes two numbers and touches no memory.
-    if unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) } == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
+    Errno::result(unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) })?;
+    Ok(())
 }
 
 /// The direct children of this process, adopted ones included, without zombies. A pid belongs to
@@ -212,25 +213,34 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 /// As for [`children`], or no descriptor is left.
 pub fn everybody_else() -> io::Result<Vec<Pid>> {
     check_proc()?;
-    let names = fs::read_dir("/proc")?.flatten();
-    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let others = numbers.filter(|pid| *pid > 0).map(Pid::new);
+    let others = numbers_in("/proc")?.map(Pid::new);
     Ok(others.filter(|pid| *pid != Pid::own()).collect())
+}
+
+/// The numbers of processes or threads that a directory of `/proc` has as names.
+#[derive(Debug)]
+pub struct Numbers(ReadDir);
+
+impl Iterator for Numbers {
+    type Item = i32;
+
+    fn next(&mut self) -> Option<i32> {
+        // If a directory cannot be read any further, its process has ended.
+        let names = self.0.by_ref().map_while(Result::ok);
+        let mut numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.find(|number| *number > 0)
+    }
+}
+
+pub(crate) fn numbers_in(path: &str) -> io::Result<Numbers> {
+    fs::read_dir(path).map(Numbers)
 }
 
 /// All visible processes, each with its parent's number; with zombies if `with_zombies` is set.
 fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
     check_proc()?;
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<i32>().ok())
-            .filter(|pid| *pid > 0)
-        else {
-            continue;
-        };
+    for pid in numbers_in("/proc")? {
         // The process ended meanwhile. It was no child of this process, because a child stays until
         // it is reaped.
         let pid = Pid::new(pid);
@@ -298,12 +308,8 @@ pub fn ending(pid: Pid) -> ExitProgress {
 /// The threads of a process without the first one, by numbers under which `/proc` shows them like
 /// processes. At most `most`.
 pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = numbers.filter(|number| *number > 0 && *number != pid.0);
+    let numbers = numbers_in(&format!("/proc/{pid}/task")).into_iter().flatten();
+    let others = numbers.filter(|number| *number != pid.0);
     others.map(Pid::new).take(most).collect()
 }
 
@@ -311,10 +317,7 @@ pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
 /// it.
 pub(crate) fn environment_bytes(pid: Pid) -> Option<u64> {
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = std::str::from_utf8(line.get(end_of_name + 1..)?)
-        .ok()?
-        .split_ascii_whitespace();
+    let mut fields = stat_fields(&line)?;
     // The 50th and the 51st field of the whole line; the first one here is the third.
     let start: u64 = fields.nth(47)?.parse().ok()?;
     let end: u64 = fields.next()?.parse().ok()?;
@@ -337,7 +340,16 @@ pub(crate) fn check_proc() -> io::Result<()> {
     }
 }
 
-/// The fields of a line of `/proc/PID/stat`.
+/// The fields of a line of `/proc/PID/stat` from the third one on, which is the state. The command
+/// name before it may hold any byte, spaces and parentheses included, so they start behind the last
+/// `)`.
+pub(crate) fn stat_fields(line: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
+    Some(rest.split_ascii_whitespace())
+}
+
+/// The fields that are of use here.
 struct Stat {
     /// A zombie, unless only its first thread has ended.
     has_ended: bool,
@@ -363,12 +375,8 @@ impl Stat {
         }
     }
 
-    /// The command name in the line may hold any byte, spaces and parentheses included, so reading
-    /// starts behind the last `)`.
     fn parse(line: &[u8]) -> Option<Self> {
-        let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
-        let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
-        let mut fields = rest.split_ascii_whitespace();
+        let mut fields = stat_fields(line)?;
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
         // The 9th, the 20th and the 22nd field of the whole line; state is the third.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use crate::process::{Pid, check_proc};
+use crate::process::{Pid, check_proc, numbers_in, stat_fields};
 
 /// The memory and the processor time of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +29,7 @@ pub struct ProcessMemory {
 /// `/proc` is missing, or shows another PID namespace.
 pub fn visible(most: usize) -> io::Result<Vec<ProcessMemory>> {
     check_proc()?;
-    let names = fs::read_dir("/proc")?.flatten().map(|entry| entry.file_name());
-    let pids = names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .filter(|pid| *pid > 0)
-        .take(most);
+    let pids = numbers_in("/proc")?.take(most);
     // A process that ended meanwhile uses no memory.
     let read = |pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?);
     Ok(pids.filter_map(read).collect())
@@ -54,12 +50,10 @@ pub fn ticks(count: u64) -> Duration {
     Duration::from_millis(count.saturating_mul(1000) / per_second.max(1))
 }
 
-/// The fields behind the command's name, which may hold any byte: state, parent, group, session,
+/// The fields behind the command's name: state, parent, group, session,
 /// from the 14th of the whole line on four times in ticks, and as the 24th the pages.
 fn parse(pid: i32, line: &[u8]) -> Option<ProcessMemory> {
-    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
+    let mut fields = stat_fields(line)?;
     let parent = fields.nth(1)?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     let mut ticks = fields.by_ref().skip(7).take(4).map(|ticks| ticks.parse().unwrap_or(0));

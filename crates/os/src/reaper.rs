@@ -4,9 +4,14 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use crate::process::Pid;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
+
+/// The target of a wait for every child.
+const ANY_CHILD: i32 = -1;
 
 /// The result of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,27 +30,11 @@ pub enum Reaped {
 ///
 /// An error other than "no child" and "interrupted"; none is known.
 pub fn reap_one() -> io::Result<Reaped> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is valid to write to. __WALL: also children that were created without
-        // SIGCHLD.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
-        if pid == 0 {
-            return Ok(Reaped::NoneReady);
-        }
-        if pid > 0 {
-            match ended(status) {
-                Some(ended) => return Ok(Reaped::Process(Pid::new(pid), ended)),
-                // A stop or a continue of a traced process: not an end.
-                None => continue,
-            }
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::ECHILD) => return Ok(Reaped::NoChildren),
-            Some(_) | None => return Err(error),
-        }
+    match wait(ANY_CHILD, libc::WNOHANG) {
+        Ok(Some((pid, ended, _))) => Ok(Reaped::Process(pid, ended)),
+        Ok(None) => Ok(Reaped::NoneReady),
+        Err(Errno::ECHILD) => Ok(Reaped::NoChildren),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -90,7 +79,8 @@ pub fn has_children() -> bool {
 ///
 /// ECHILD: it is no child of this process, or was already reaped.
 pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
-    wait(pid, libc::WNOHANG)
+    let found = wait(pid.number(), libc::WNOHANG)?;
+    Ok(found.map(|(_, ended, usage)| (ended, taken(&usage))))
 }
 
 /// Waits for the end of this child and reaps it. For one that has ended, or is about to by its own
@@ -100,28 +90,25 @@ pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
 ///
 /// As for [`reap`].
 pub(crate) fn wait_for(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
-    wait(pid, 0)
+    let found = wait(pid.number(), 0)?;
+    Ok(found.map(|(_, ended, usage)| (ended, taken(&usage))))
 }
 
-fn wait(pid: Pid, options: i32) -> io::Result<Option<(Ended, Usage)>> {
+/// A child that has ended; `None` if none has.
+fn wait(target: i32, options: i32) -> Result<Option<(Pid, Ended, libc::rusage)>, Errno> {
     // SAFETY: all zeros is a valid value of this plain structure.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
     loop {
         let mut status = 0;
-        // SAFETY: both are valid to write to.
-        let result = unsafe { libc::wait4(pid.number(), &raw mut status, options | libc::__WALL, &raw mut usage) };
-        if result == 0 {
-            return Ok(None);
-        }
-        if result > 0 {
-            if let Some(ended) = ended(status) {
-                return Ok(Some((ended, taken(&usage))));
-            }
-            continue;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        // SAFETY: both are valid to write to. __WALL: also children that were created without
+        // SIGCHLD.
+        let result = unsafe { libc::wait4(target, &raw mut status, options | libc::__WALL, &raw mut usage) };
+        match (Errno::result(result), ended(status)) {
+            (Ok(0), _) => return Ok(None),
+            (Ok(pid), Some(ended)) => return Ok(Some((Pid::new(pid), ended, usage))),
+            // A stop or a continue of a traced process is no end.
+            (Ok(_), None) | (Err(Errno::EINTR), _) => {}
+            (Err(error), _) => return Err(error),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The signals as a descriptor, for a loop that waits for other descriptors too.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use crate::errno::new_descriptor;
 use crate::signals::{self, KERNEL_SET_BYTES, SignalSet};
 use ojs_values::signal::Signal;
 
@@ -25,22 +26,19 @@ impl SignalFd {
     /// EMFILE, ENFILE, ENOMEM, or the error of a seccomp filter.
     pub fn new(set: SignalSet) -> io::Result<Self> {
         let new_one: i32 = -1;
-        // SAFETY: the set is valid for the size given, and the kernel only reads it.
+        let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+        // SAFETY: the set is valid for the size given, and the kernel only reads it. The descriptor
+        // is new.
         let descriptor = unsafe {
-            libc::syscall(
+            new_descriptor(libc::syscall(
                 libc::SYS_signalfd4,
                 new_one,
                 &raw const set.0,
                 KERNEL_SET_BYTES,
-                libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
-            )
+                flags,
+            ))
         };
-        let descriptor = i32::try_from(descriptor).unwrap_or(-1);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that no other code owns.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let descriptor = descriptor?;
         Ok(Self { descriptor, set })
     }
 

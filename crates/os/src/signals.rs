@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use ojs_values::signal::Signal;
 
 /// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals
@@ -198,13 +200,12 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
             KERNEL_SET_BYTES,
         )
     };
-    let Some(signal) = i32::try_from(number).ok().and_then(Signal::from_number) else {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EINTR) => Ok(None),
-            Some(_) | None => Err(error),
-        };
+    let signal = match Errno::result(number) {
+        Ok(number) => i32::try_from(number).ok().and_then(Signal::from_number),
+        Err(Errno::EAGAIN | Errno::EINTR) => None,
+        Err(error) => return Err(error.into()),
     };
+    let Some(signal) = signal else { return Ok(None) };
     // SAFETY: the two signals that this is read for always carry the sender's pid, and the others
     // at worst a number with another meaning.
     let sender = unsafe { info.si_pid() };

@@ -1,15 +1,17 @@
 //! A Unix stream socket that listens, and the connections to it. Nothing here ever waits, and a
 //! peer that has closed its end never raises SIGPIPE.
 
-use std::ffi::CString;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::SockRef;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::pidfd::ProcessWatch;
 use crate::process::Pid;
@@ -63,14 +65,14 @@ impl std::error::Error for SocketError {}
 /// Dropping this does not remove the name: the owner of the directory does that.
 #[derive(Debug)]
 pub struct BoundSocket {
-    descriptor: OwnedFd,
+    socket: Socket,
     path: PathBuf,
 }
 
 /// A listening socket, readable when a connection waits.
 #[derive(Debug)]
 pub struct Listener {
-    descriptor: OwnedFd,
+    socket: Socket,
     path: PathBuf,
 }
 
@@ -82,24 +84,20 @@ impl BoundSocket {
     ///
     /// The path is too long, or a system call failed.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let (address, size) = address(path)?;
+        let address = address(path)?;
         let failed = |step, error| SocketError::Failed {
             step,
             path: path.to_owned(),
             error,
         };
-        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: numbers only.
-        let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| failed("socket", e))?;
-        // SAFETY: a new descriptor that no other code owns.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        // SAFETY: the address is valid for the size given.
-        let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), size) };
-        check(bound).map_err(|e| failed("bind", e))?;
-        let path = path.to_owned();
-        let socket = Self { descriptor, path };
-        socket.set_mode(0o600)?;
-        Ok(socket)
+        let socket = new_socket().map_err(|e| failed("socket", e))?;
+        socket.bind(&address).map_err(|e| failed("bind", e))?;
+        let bound = Self {
+            path: path.to_owned(),
+            socket,
+        };
+        bound.set_mode(0o600)?;
+        Ok(bound)
     }
 
     /// Makes another user the owner: only that user may connect then.
@@ -135,10 +133,9 @@ impl BoundSocket {
     ///
     /// The error of `listen`; none is known.
     pub fn listen(self) -> Result<Listener, SocketError> {
-        let Self { descriptor, path } = self;
-        // SAFETY: numbers only.
-        match check(unsafe { libc::listen(descriptor.as_raw_fd(), BACKLOG) }) {
-            Ok(_) => Ok(Listener { descriptor, path }),
+        let Self { socket, path } = self;
+        match socket.listen(BACKLOG) {
+            Ok(()) => Ok(Listener { socket, path }),
             Err(error) => {
                 let step = "listen";
                 Err(SocketError::Failed { step, path, error })
@@ -168,47 +165,6 @@ pub struct Accepted {
     pub process: Option<ProcessWatch>,
 }
 
-/// Why a connection was not accepted.
-#[derive(Debug)]
-pub enum AcceptError {
-    /// No descriptor or no memory is left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The connection still
-    /// waits unless [`was_closed`](Self::Exhausted::was_closed). With an edge-triggered poll no
-    /// event will report it, so retry when a descriptor was closed, or after some time.
-    Exhausted {
-        error: io::Error,
-        /// Whether the descriptors ran out behind the connection, which was closed for that.
-        was_closed: bool,
-    },
-    /// The connection was given up before it was accepted. The next one may follow at once.
-    Aborted,
-    /// Any other error.
-    Failed(io::Error),
-}
-
-impl fmt::Display for AcceptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exhausted { error, .. } | Self::Failed(error) => write!(f, "cannot accept a connection: {error}"),
-            Self::Aborted => f.write_str("a connection was given up before it was accepted"),
-        }
-    }
-}
-
-impl std::error::Error for AcceptError {}
-
-impl AcceptError {
-    fn new(error: io::Error, has_connection: bool) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Exhausted {
-                error,
-                was_closed: has_connection,
-            },
-            Some(libc::ECONNABORTED) => Self::Aborted,
-            Some(_) | None => Self::Failed(error),
-        }
-    }
-}
-
 impl Listener {
     /// The path of the socket.
     #[must_use]
@@ -221,41 +177,22 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// See [`AcceptError`].
-    pub fn accept(&self) -> Result<Option<Accepted>, AcceptError> {
-        let Some(descriptor) = self.next().map_err(|error| AcceptError::new(error, false))? else {
-            return Ok(None);
+    /// ECONNABORTED: the client has given up, and the next one may follow at once. EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM: the client still waits, or was closed because there was no descriptor for
+    /// its process. With an edge-triggered poll no event reports a client that waits, so retry when
+    /// a descriptor was closed, or after some time.
+    pub fn accept(&self) -> io::Result<Option<Accepted>> {
+        let socket = match self.socket.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let stream = Stream(descriptor);
-        let peer = stream.peer().map_err(|error| AcceptError::new(error, true))?;
-        let process = peer
-            .pid
-            .map(|pid| ProcessWatch::of_peer(stream.as_fd(), pid))
-            .transpose();
-        let process = process.map_err(|error| AcceptError::new(error, true))?;
+        socket.set_nonblocking(true)?;
+        let stream = Stream(socket.into());
+        let peer = stream.peer()?;
+        let process = peer.pid.map(|pid| ProcessWatch::of_peer(stream.as_fd(), pid));
+        let process = process.transpose()?;
         Ok(Some(Accepted { stream, peer, process }))
-    }
-
-    fn next(&self) -> io::Result<Option<OwnedFd>> {
-        loop {
-            // SAFETY: an open descriptor and numbers; null pointers mean that the address is not
-            // asked for.
-            let result = unsafe {
-                libc::accept4(
-                    self.as_raw_fd(),
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-                )
-            };
-            match check(result) {
-                // SAFETY: a new descriptor that no other code owns.
-                Ok(descriptor) => return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) })),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        }
     }
 }
 
@@ -273,20 +210,10 @@ impl Stream {
     /// ENOENT, EACCES ...; ECONNREFUSED: no process listens; EAGAIN (`WouldBlock`): its queue is
     /// full.
     pub fn connect(path: &Path) -> io::Result<Self> {
-        let (address, size) = address(path).map_err(|error| io::Error::other(error.to_string()))?;
-        // SAFETY: numbers only.
-        let socket = check(unsafe {
-            libc::socket(
-                libc::AF_UNIX,
-                libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-                0,
-            )
-        })?;
-        // SAFETY: a new descriptor that no other code owns.
-        let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
-        // SAFETY: the address is valid for the size given.
-        check(unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), size) })?;
-        Ok(stream)
+        let address = address(path).map_err(|error| io::Error::other(error.to_string()))?;
+        let socket = new_socket()?;
+        socket.connect(&address)?;
+        Ok(Self(socket.into()))
     }
 
     /// The process at the other end, as the kernel noted it at `connect` or at `listen`.
@@ -295,22 +222,11 @@ impl Stream {
     ///
     /// The error of `getsockopt`; none is known.
     pub fn peer(&self) -> io::Result<Peer> {
-        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut size = libc::socklen_t::try_from(size_of_val(&found)).unwrap_or(0);
-        // SAFETY: value and size are valid to write to, and the size is that of the value.
-        check(unsafe {
-            libc::getsockopt(
-                self.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut found).cast(),
-                &raw mut size,
-            )
-        })?;
+        let found = getsockopt(self, PeerCredentials)?;
         Ok(Peer {
-            pid: (found.pid > 0).then(|| Pid::new(found.pid)),
-            uid: found.uid,
-            gid: found.gid,
+            pid: (found.pid() > 0).then(|| Pid::new(found.pid())),
+            uid: found.uid(),
+            gid: found.gid(),
         })
     }
 }
@@ -338,7 +254,7 @@ impl Stream {
     pub fn readable(&self) -> io::Result<usize> {
         let mut count: libc::c_int = 0;
         // SAFETY: the number is valid to write to.
-        check(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+        Errno::result(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 }
@@ -440,18 +356,24 @@ impl AsRawFd for Stream {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.socket.as_fd()
     }
 }
 
 impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 }
 
-/// The address of a path, and how much of it counts.
-fn address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), SocketError> {
+/// A socket that never waits, and that no other program inherits.
+fn new_socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn address(path: &Path) -> Result<SockAddr, SocketError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > LONGEST_PATH {
         return Err(SocketError::PathTooLong {
@@ -462,29 +384,16 @@ fn address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), SocketEr
     }
     // An empty path would be no file but a name that the kernel makes up, and a NUL would cut it
     // short.
-    if bytes.is_empty() || CString::new(bytes).is_err() {
-        return Err(SocketError::Failed {
-            step: "path",
-            path: path.to_owned(),
-            error: io::Error::from_raw_os_error(libc::EINVAL),
-        });
-    }
-    // SAFETY: zero is a valid sockaddr_un.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);
-    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *place = libc::c_char::from_ne_bytes([*byte]);
-    }
-    let size = std::mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
-    Ok((address, libc::socklen_t::try_from(size).unwrap_or(0)))
-}
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
+    let made = if bytes.is_empty() || bytes.contains(&0) {
+        Err(io::Error::from_raw_os_error(libc::EINVAL))
     } else {
-        Ok(result)
-    }
+        SockAddr::unix(path)
+    };
+    made.map_err(|error| SocketError::Failed {
+        step: "path",
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn count(result: isize) -> io::Result<usize> {

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
 
 /// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Ended connections stay
 /// in it for another minute. The kernel keeps at most 131,072 of them on a machine with plenty of
@@ -95,19 +97,9 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 fn open_netlink() -> io::Result<OwnedFd> {
-    // SAFETY: numbers only.
-    let descriptor = unsafe {
-        libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            libc::NETLINK_SOCK_DIAG,
-        )
-    };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that no other code owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let protocol = SockProtocol::NetlinkSockDiag;
+    Ok(socket::socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?)
 }
 
 /// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
@@ -167,27 +159,15 @@ fn address_bytes(address: IpAddr) -> [u8; 16] {
 
 fn ask(netlink: &OwnedFd, sequence: u32, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketOwner>> {
     let question = question(sequence, local, remote);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the pointer and the length are those of the question.
-    let sent = unsafe { libc::send(netlink.as_raw_fd(), question.as_ptr().cast(), question.len(), flags) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    socket::send(
+        netlink.as_raw_fd(),
+        &question,
+        MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+    )?;
     let mut answer = [0; MESSAGE_BYTES];
     for _ in 0..MOST_MESSAGES {
         // The kernel has answered before the send returns.
-        // SAFETY: the pointer and the length are those of the buffer, which no other code has.
-        let count = unsafe {
-            libc::recv(
-                netlink.as_raw_fd(),
-                answer.as_mut_ptr().cast(),
-                answer.len(),
-                libc::MSG_DONTWAIT,
-            )
-        };
-        let Ok(count) = usize::try_from(count) else {
-            return Err(io::Error::last_os_error());
-        };
+        let count = socket::recv(netlink.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
         let answer = answer.get(..count).unwrap_or_default();
         if u32_at(answer, 8) == Some(sequence) {
             return understand(answer, local, remote);

@@ -210,22 +210,6 @@ fn a_name_that_is_taken_is_not_taken_away() {
 }
 
 #[test]
-fn what_went_wrong_with_a_connection_can_be_told_apart() {
-    let of = |errno, has_connection| AcceptError::new(io::Error::from_raw_os_error(errno), has_connection);
-    for errno in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM] {
-        for has_connection in [false, true] {
-            let error = of(errno, has_connection);
-            assert!(
-                matches!(&error, AcceptError::Exhausted { was_closed, .. } if *was_closed == has_connection),
-                "{error}"
-            );
-        }
-    }
-    assert!(matches!(of(libc::ECONNABORTED, false), AcceptError::Aborted));
-    assert!(matches!(of(libc::EINVAL, false), AcceptError::Failed(_)));
-}
-
-#[test]
 fn a_read_that_ends_at_a_descriptor_says_so() {
     let place = Place::new();
     let listener = place.listener();

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use ojs_os::child_lists::{self, ThreadList};
-use ojs_os::process::Pid;
+use ojs_os::child_lists;
+use ojs_os::process::{Numbers, Pid};
 
 /// One walk. A process that starts or ends meanwhile may hide another one from it. Two walks with
 /// equal results have found all.
@@ -16,7 +16,7 @@ pub(super) struct FamilyWalk {
     /// Processes whose children are not listed yet.
     left: Vec<Pid>,
     /// The process whose threads are read. Each thread has the children that it has started.
-    open: Option<(Pid, ThreadList)>,
+    open: Option<(Pid, Numbers)>,
 }
 
 impl FamilyWalk {
