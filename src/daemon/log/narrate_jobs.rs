@@ -272,7 +272,7 @@ fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
         after.unwrap_or_default()
     );
     let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-    LogRecord::new(Level::Warn, message).about(fields)
+    warn(message).about(fields)
 }
 
 /// Nothing shows that the worker still has it, so its reservation runs out.

@@ -116,10 +116,9 @@ fn heartbeat_form(form: HeartbeatForm) -> LogRecord {
         HeartbeatForm::Protocol => "the fields of the worker protocol and no others",
         HeartbeatForm::Bare => "the form of the bare JSON schema",
     };
-    LogRecord::new(
-        Level::Info,
-        format_args!("the backend refuses this form of heartbeat; trying {form}"),
-    )
+    info(format_args!(
+        "the backend refuses this form of heartbeat; trying {form}"
+    ))
 }
 
 /// The backend accepts none of the forms.
@@ -129,20 +128,18 @@ fn heartbeats_refused(words: Option<&str>) -> LogRecord {
     let message = format!(
         "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
     );
-    LogRecord::new(Level::Warn, message).about(RecordFields::of_error("refused", why))
+    warn(message).about(RecordFields::of_error("refused", why))
 }
 
 /// The backend accepts FETCHes in this form from now on.
 fn fetch_form(form: FetchForm) -> LogRecord {
     match form {
         FetchForm::Full => info("the backend takes a FETCH with a visibility timeout again"),
-        FetchForm::WithoutVisibility => LogRecord::new(
-            Level::Warn,
+        FetchForm::WithoutVisibility => warn(
             "the backend refuses visibility_timeout_ms in a FETCH: until the first heartbeat jobs are reserved for the \
              backend's own visibility timeout; set that longer than worker.heartbeat_interval",
         ),
-        FetchForm::Bare => LogRecord::new(
-            Level::Warn,
+        FetchForm::Bare => warn(
             "the backend refuses all of a FETCH but queues and count: until the first heartbeat jobs are reserved for the \
              backend's own visibility timeout; set that longer than worker.heartbeat_interval",
         ),

@@ -8,10 +8,10 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::throttle::Throttle;
-use crate::daemon::log::words::{info, kind_and_reason, warn};
+use crate::daemon::log::words::{info, reason, warn};
 use ojs_lifecycle::api::{Failure, FailureClass, Outage, Subject};
 use ojs_wire::text::{milliseconds, seconds, several};
-use ojs_wire::trouble::roughly;
+use ojs_wire::trouble::{consequences, kind, roughly};
 
 /// Between two lines about requests that fail alike.
 const EVERY: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ impl OutageNarrator {
     pub fn begins(&mut self, outage: &Outage, words: Option<&str>) -> LogRecord {
         self.is_away = true;
         self.cause = words.map(str::to_owned);
-        let (kind, why) = kind_and_reason(outage.failure);
+        let (kind, why) = (kind(outage.failure), reason(outage.failure));
         let cause = words.unwrap_or(why);
         warn(format_args!("backend {}: {cause}", self.url)).about(RecordFields::of_error(kind, cause))
     }
@@ -63,19 +63,13 @@ impl OutageNarrator {
     /// The outage continues, another minute later.
     pub fn goes_on(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = true;
-        let (kind, why) = kind_and_reason(outage.failure);
+        let (kind, why) = (kind(outage.failure), reason(outage.failure));
         let cause = self.cause.as_deref().unwrap_or(why);
         let how = state(outage.failure);
         let mut message = format!("backend {how} for {} ({cause})", roughly(outage.lasted));
-        match outage.waiting {
-            0 => {}
-            1 => message.push_str("; 1 outcome waits"),
-            waiting => message.push_str(&format!("; {waiting} outcomes wait")),
-        }
-        match outage.lapses_in {
-            None => {}
-            Some(Duration::ZERO) => message.push_str("; reservations have lapsed, the backend may give jobs to others"),
-            Some(left) => message.push_str(&format!("; reservations lapse in {}", roughly(left))),
+        let consequences = consequences(outage.waiting, outage.lapses_in);
+        if !consequences.is_empty() {
+            message = format!("{message}; {consequences}");
         }
         let fields = RecordFields::of_error(kind, cause)
             .with("outage_ms", milliseconds(outage.lasted))
@@ -119,7 +113,7 @@ impl OutageNarrator {
             failure,
             retry_in,
         } = failed;
-        let (kind, why) = kind_and_reason(failure);
+        let (kind, why) = (kind(failure), reason(failure));
         let said = words.map_or(String::new(), |words| format!(" ({words})"));
         let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
         let is_of_the_outage = self.is_of_the_outage(what, failure);

@@ -68,37 +68,27 @@ pub fn because_of(reason: Reason) -> RecordFields {
         .with_any("signal", signal)
 }
 
-/// `error.type`, and a text for a person.
-pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
+/// Why a request failed, for a person.
+pub fn reason(failure: Failure) -> &'static str {
     match failure {
-        Failure::NotSent => ("not_sent", "it did not get to the backend"),
-        Failure::Overloaded => (
-            "no_room",
-            "there is no room for it here: too many requests wait already",
-        ),
-        Failure::NoCredentials => (
-            "no_credentials",
-            "there is no token for it; check backend.auth_token_file",
-        ),
-        Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
-        Failure::ServerError => ("server_error", "something is broken at the backend"),
-        Failure::RetryLater { .. } => ("declined", "the backend does not take it now"),
-        Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
-        Failure::Unauthorized => (
-            "unauthorized",
-            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
-        ),
-        Failure::Unsupported => ("not_offered", "the backend does not offer it; check backend.url"),
-        Failure::NotFromBackend => (
-            "foreign",
-            "somebody in front of the backend answers, and not the backend",
-        ),
-        Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
-        Failure::NotFound => ("not_found", "the backend says that there is no such job"),
-        Failure::Lost => ("lost", "the job is not ours any more"),
-        Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
-        Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
-        Failure::Refused => ("refused", "the backend refuses the request"),
+        Failure::NotSent => "it did not get to the backend",
+        Failure::Overloaded => "there is no room for it here: too many requests wait already",
+        Failure::NoCredentials => "there is no token for it; check backend.auth_token_file",
+        Failure::Unanswered => "the backend did not answer clearly",
+        Failure::ServerError => "something is broken at the backend",
+        Failure::RetryLater { .. } => "the backend does not take it now",
+        Failure::Redirected => "the backend is said to be somewhere else",
+        Failure::Unauthorized => {
+            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
+        }
+        Failure::Unsupported => "the backend does not offer it; check backend.url",
+        Failure::NotFromBackend => "somebody in front of the backend answers, and not the backend",
+        Failure::Unregistered => "the backend does not know this worker",
+        Failure::NotFound => "the backend says that there is no such job",
+        Failure::Lost => "the job is not ours any more",
+        Failure::Conflict { .. } => "the job is not active any more",
+        Failure::AlreadyCompleted => "the job is completed already",
+        Failure::Refused => "the backend refuses the request",
     }
 }
 
@@ -115,31 +105,6 @@ pub fn what_follows(state: WorkerState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ojs_wire::trouble;
-
-    #[test]
-    fn instruments_and_log_have_the_same_word_for_each_failure() {
-        for failure in [
-            Failure::NotSent,
-            Failure::Overloaded,
-            Failure::NoCredentials,
-            Failure::Unanswered,
-            Failure::ServerError,
-            Failure::RetryLater { retry_after: None },
-            Failure::Redirected,
-            Failure::Unauthorized,
-            Failure::Unsupported,
-            Failure::NotFromBackend,
-            Failure::Unregistered,
-            Failure::NotFound,
-            Failure::Lost,
-            Failure::Conflict { was_sent_twice: false },
-            Failure::AlreadyCompleted,
-            Failure::Refused,
-        ] {
-            assert_eq!(kind_and_reason(failure).0, trouble::kind(failure));
-        }
-    }
 
     #[test]
     fn outcomes_that_wait_are_not_called_jobs_in_progress() {
