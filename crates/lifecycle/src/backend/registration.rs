@@ -23,7 +23,12 @@ const REGISTER_MORE_AFTER: Duration = Duration::from_secs(1);
 
 impl Link {
     /// A new incarnation registers (worker protocol 3.1).
+    /// A worker process has started: another incarnation, or one more process of the same after it
+    /// was recycled.
     pub(crate) fn begin_incarnation(&mut self, worker: WorkerId, cx: &Context) {
+        if self.session.is(&worker) {
+            return;
+        }
         self.timers.cancel(LinkTimer::Register);
         self.session.begins(worker);
         self.accepted_at = None;

@@ -19,9 +19,6 @@ pub(crate) struct Recycling {
     /// So long after it was ready the present worker is recycled.
     pub(super) most_age: Option<Duration>,
     pub(super) stage: Option<(RecyclingStage, RecycleReason, Moment)>,
-    /// The worker process that was ordered last is one more of the same worker to the backend. This
-    /// outlasts the stage if a shutdown begins before the process runs.
-    pub(super) keeps_name: bool,
     /// The other one, while two worker processes run.
     pub(super) beside: Option<Beside>,
     /// The old one of two worker processes was asked to end.
@@ -91,18 +88,6 @@ impl Recycling {
     /// Whether the worker was given all its jobs and goes on.
     pub(crate) fn is_at_its_limit(&self) -> bool {
         self.most_jobs.is_some_and(|most| self.jobs >= most) && self.stage.is_none()
-    }
-
-    /// A worker process is ordered. Returns whether it is one more of the same worker to the
-    /// backend.
-    pub(super) fn next_keeps_name(&mut self) -> bool {
-        self.keeps_name = self.is(RecyclingStage::Starting);
-        self.keeps_name
-    }
-
-    /// Whether the worker process that was ordered last is one more of the same worker.
-    pub(super) fn keeps_name(&self) -> bool {
-        self.keeps_name
     }
 
     pub(super) fn is(&self, stage: RecyclingStage) -> bool {

@@ -10,6 +10,7 @@ use crate::api::{
 };
 use crate::worker::blame::Blame;
 use crate::worker::holder::Holder;
+use crate::worker::recycling_state::RecyclingStage;
 use crate::worker::supervision::WorkerProcessState;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
@@ -46,9 +47,7 @@ impl Workers {
             self.timers
                 .arm(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
         }
-        if !self.recycling.keeps_name() {
-            self.say(Said::Began(worker));
-        }
+        self.say(Said::Began(worker));
         if cx.has_killed {
             self.order(Effect::KillEverything);
         } else if cx.is_ending_the_worker() {
@@ -402,7 +401,8 @@ impl Workers {
     }
 
     fn order_start(&mut self) {
-        let keeps_name = self.recycling.next_keeps_name();
+        // After a drain it is one more process of the same worker.
+        let keeps_name = self.recycling.is(RecyclingStage::Starting);
         self.order(Effect::StartWorker { keeps_name });
     }
 }
