@@ -168,18 +168,22 @@ impl Lifecycle {
     /// When to call `handle_timeout`, and why.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
-        let of_the_end = self.ending.timers().next();
-        let of_the_end = of_the_end.map(|(due, timer)| (due, Timer::Ending(timer)));
-        let of_the_link = self.link.timers().next();
-        let of_the_link = of_the_link.map(|(due, timer)| (due, Timer::Link(timer)));
-        let of_the_worker = self.workers.timers().next();
-        let of_the_worker = of_the_worker.map(|(due, timer)| (due, Timer::Worker(timer)));
-        let of_the_jobs = self.jobs.timers().next();
-        let of_the_jobs = of_the_jobs.map(|(due, timer)| (due, Timer::Job(timer)));
-        let due = [self.timers.next(), of_the_jobs, of_the_end, of_the_link, of_the_worker]
-            .into_iter()
-            .flatten();
-        due.min_by_key(|(due, timer)| (*due, timer.turn()))
+        let due = [
+            self.timers.next(),
+            self.jobs.timers.next().map(|(due, timer)| (due, Timer::Job(timer))),
+            self.ending
+                .timers
+                .next()
+                .map(|(due, timer)| (due, Timer::Ending(timer))),
+            self.link.timers.next().map(|(due, timer)| (due, Timer::Link(timer))),
+            self.workers
+                .timers
+                .next()
+                .map(|(due, timer)| (due, Timer::Worker(timer))),
+        ];
+        due.into_iter()
+            .flatten()
+            .min_by_key(|(due, timer)| (*due, timer.turn()))
     }
 
     /// Whether the outcome of this job is for the machine: a holder that waits for answers was
@@ -260,11 +264,11 @@ impl Lifecycle {
         self.timers.cancel(timer);
         match timer {
             Timer::Ending(timer) => {
-                self.ending.cancel(timer);
+                self.ending.timers.cancel(timer);
                 self.end(now, |ending, cx| ending.due(timer, cx));
             }
             Timer::Link(timer) => {
-                self.link.cancel(timer);
+                self.link.timers.cancel(timer);
                 if let LinkTimer::Call(call) = timer {
                     self.backend_replied(call, Reply::Failed(Failure::Unanswered), now);
                 } else {
@@ -272,11 +276,11 @@ impl Lifecycle {
                 }
             }
             Timer::Worker(timer) => {
-                self.workers.cancel(timer);
+                self.workers.timers.cancel(timer);
                 self.workers(now, |workers, cx| workers.due(timer, cx));
             }
             Timer::Job(timer) => {
-                self.jobs.cancel_timer(timer);
+                self.jobs.timers.cancel(timer);
                 self.jobs(now, |jobs, cx| jobs.due(timer, cx));
             }
             Timer::Client(client) => self.client_is_due(client, now),
@@ -323,20 +327,24 @@ impl Lifecycle {
 
     /// Every armed timer of every part.
     pub(super) fn all_timers(&self) -> impl Iterator<Item = (Timer, Moment)> {
-        let of_the_end = self.ending.timers().iter();
-        let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
-        let of_the_link = self.link.timers().iter();
-        let of_the_link = of_the_link.map(|(timer, due)| (Timer::Link(timer), due));
-        let of_the_worker = self.workers.timers().iter();
-        let of_the_worker = of_the_worker.map(|(timer, due)| (Timer::Worker(timer), due));
-        let of_the_jobs = self.jobs.timers().iter();
-        let of_the_jobs = of_the_jobs.map(|(timer, due)| (Timer::Job(timer), due));
+        let of_the_jobs = self.jobs.timers.iter().map(|(timer, due)| (Timer::Job(timer), due));
+        let of_the_end = self
+            .ending
+            .timers
+            .iter()
+            .map(|(timer, due)| (Timer::Ending(timer), due));
+        let of_the_link = self.link.timers.iter().map(|(timer, due)| (Timer::Link(timer), due));
+        let of_the_workers = self
+            .workers
+            .timers
+            .iter()
+            .map(|(timer, due)| (Timer::Worker(timer), due));
         self.timers
             .iter()
             .chain(of_the_jobs)
             .chain(of_the_end)
             .chain(of_the_link)
-            .chain(of_the_worker)
+            .chain(of_the_workers)
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -39,10 +39,10 @@ pub(crate) struct Link {
     pub(super) wake_ups: WakeUps,
     pub(super) poll_pace: PollPace,
     pub(super) draws: Draws,
-    pub(super) timers: Timers<LinkTimer>,
+    pub(crate) timers: Timers<LinkTimer>,
     /// When the backend last accepted a heartbeat of the present incarnation.
     pub(super) accepted_at: Option<Moment>,
-    said: Vec<Said>,
+    pub(crate) said: Vec<Said>,
 }
 
 /// Facts about the end.
@@ -198,39 +198,9 @@ impl Link {
         &self.streams
     }
 
-    pub(crate) fn timers(&self) -> &Timers<LinkTimer> {
-        &self.timers
-    }
-
     /// When the backend last accepted a heartbeat of the present incarnation.
     pub(crate) fn accepted_at(&self) -> Option<Moment> {
         self.accepted_at
-    }
-
-    /// Cancels an expired timer, before the machine acts on it.
-    pub(crate) fn cancel(&mut self, timer: LinkTimer) {
-        self.timers.cancel(timer);
-    }
-
-    pub(crate) fn clear_timers(&mut self) {
-        self.timers.clear();
-    }
-
-    /// Whether the link has ordered nothing since the last `take_said`.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.said.is_empty()
-    }
-
-    /// Everything that the link ordered since the last call.
-    pub(crate) fn take_said(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said)
-    }
-
-    /// The machine has carried out this list. Its memory is used for the next list.
-    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
-        if self.said.capacity() == 0 {
-            self.said = list;
-        }
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Jobs {
     pub(super) memory: Memory,
     pub(super) suspects: Suspects,
     pub(super) returns: Returns,
-    pub(super) timers: Timers<JobTimer>,
-    said: Vec<Said>,
+    pub(crate) timers: Timers<JobTimer>,
+    pub(crate) said: Vec<Said>,
 }
 
 /// The facts of a decision besides the state of the jobs.
@@ -99,36 +99,6 @@ impl Jobs {
     /// Remembers that this job was in a process when it crashed.
     pub(crate) fn remember_crash(&mut self, job: JobId, now: Moment) {
         self.suspects.remember(job, now);
-    }
-
-    pub(crate) fn timers(&self) -> &Timers<JobTimer> {
-        &self.timers
-    }
-
-    /// This timer is acted on.
-    pub(crate) fn cancel_timer(&mut self, timer: JobTimer) {
-        self.timers.cancel(timer);
-    }
-
-    pub(crate) fn clear_timers(&mut self) {
-        self.timers.clear();
-    }
-
-    /// Whether the list of orders is empty.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.said.is_empty()
-    }
-
-    /// Removes and returns the orders since the last call.
-    pub(crate) fn take_said(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said)
-    }
-
-    /// Keeps the memory of a list that the router has carried out, for the next list.
-    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
-        if self.said.capacity() == 0 {
-            self.said = list;
-        }
     }
 }
 

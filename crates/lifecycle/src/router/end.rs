@@ -26,13 +26,7 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.ending, &context);
-        if !self.ending.is_silent() {
-            let mut list = self.ending.take_said();
-            for said in list.drain(..) {
-                self.end_said(said, now);
-            }
-            self.ending.is_carried_out(list);
-        }
+        self.carry_out(|machine| &mut machine.ending.said, Self::end_said, now);
         decided
     }
 
@@ -240,9 +234,9 @@ impl Lifecycle {
         // SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
-        self.jobs.clear_timers();
-        self.workers.clear_timers();
-        self.link.clear_timers();
+        self.jobs.timers.clear();
+        self.workers.timers.clear();
+        self.link.timers.clear();
         if self.ending.abandoned_with().is_some() {
             self.order(Effect::KillEverything);
             self.count_what_is_left(now);

@@ -36,13 +36,7 @@ impl Lifecycle {
         };
         let decided = decide(&mut self.jobs, &context);
         self.link.continue_draws(draws.get());
-        if !self.jobs.is_silent() {
-            let mut list = self.jobs.take_said();
-            for said in list.drain(..) {
-                self.jobs_said(said, now);
-            }
-            self.jobs.is_carried_out(list);
-        }
+        self.carry_out(|machine| &mut machine.jobs.said, Self::jobs_said, now);
         decided
     }
 

@@ -57,13 +57,7 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.link, &context);
-        if !self.link.is_silent() {
-            let mut list = self.link.take_said();
-            for said in list.drain(..) {
-                self.link_said(said, now);
-            }
-            self.link.is_carried_out(list);
-        }
+        self.carry_out(|machine| &mut machine.link.said, Self::link_said, now);
         decided
     }
 

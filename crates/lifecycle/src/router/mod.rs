@@ -15,3 +15,24 @@ mod job_facts;
 mod jobs;
 mod link;
 mod workers;
+
+use crate::api::Moment;
+use crate::machine::Lifecycle;
+
+impl Lifecycle {
+    /// Carries out the list of a part, which costs nothing if it is empty. Its memory is used for
+    /// the next list, unless a request of this one has made the part begin another.
+    fn carry_out<S>(&mut self, list_of: fn(&mut Self) -> &mut Vec<S>, act: fn(&mut Self, S, Moment), now: Moment) {
+        if list_of(self).is_empty() {
+            return;
+        }
+        let mut list = std::mem::take(list_of(self));
+        for said in list.drain(..) {
+            act(self, said, now);
+        }
+        let next = list_of(self);
+        if next.capacity() == 0 {
+            *next = list;
+        }
+    }
+}

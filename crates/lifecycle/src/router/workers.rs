@@ -30,13 +30,7 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.workers, &context);
-        if !self.workers.is_silent() {
-            let mut list = self.workers.take_said();
-            for said in list.drain(..) {
-                self.workers_said(said, now);
-            }
-            self.workers.is_carried_out(list);
-        }
+        self.carry_out(|machine| &mut machine.workers.said, Self::workers_said, now);
         decided
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct Ending {
     pub(super) shutdown: Shutdown,
     pub(super) idle: Idle,
     pub(super) tally: ShutdownCounts,
-    pub(super) timers: Timers<EndingTimer>,
-    said: Vec<Said>,
+    pub(crate) timers: Timers<EndingTimer>,
+    pub(crate) said: Vec<Said>,
 }
 
 /// Facts about the other parts for one decision. All are cheap, however many jobs there are.
@@ -114,32 +114,6 @@ impl Ending {
     /// The request for the end, its time, and how far the end is.
     pub(crate) fn shutdown(&self) -> &Shutdown {
         &self.shutdown
-    }
-
-    pub(crate) fn timers(&self) -> &Timers<EndingTimer> {
-        &self.timers
-    }
-
-    /// This timer is acted on.
-    pub(crate) fn cancel(&mut self, timer: EndingTimer) {
-        self.timers.cancel(timer);
-    }
-
-    /// Whether the list of orders is empty.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.said.is_empty()
-    }
-
-    /// Removes and returns the orders since the last call.
-    pub(crate) fn take_said(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said)
-    }
-
-    /// Keeps the memory of a list that the router has carried out, for the next list.
-    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
-        if self.said.capacity() == 0 {
-            self.said = list;
-        }
     }
 
     /// Notes that SIGKILL was sent to processes of the worker.

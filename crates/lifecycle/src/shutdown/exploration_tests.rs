@@ -102,7 +102,7 @@ impl World {
             .filter(|(left, _)| *left > 0)
             .map(|(_, event)| *event)
             .collect();
-        if self.ending.timers().next().is_some() {
+        if self.ending.timers.next().is_some() {
             events.push(Event::TimeComes);
         }
         if self.ending.may_end_by_itself(&self.options) {
@@ -119,13 +119,7 @@ impl World {
         let left = &mut self.left;
         match event {
             Event::TimePasses => self.now = self.now.after(Duration::from_millis(101)),
-            Event::TimeComes => {
-                self.now = self
-                    .ending
-                    .timers()
-                    .next()
-                    .map_or(self.now, |(due, _)| due.max(self.now))
-            }
+            Event::TimeComes => self.now = self.ending.timers.next().map_or(self.now, |(due, _)| due.max(self.now)),
             _ => {}
         }
         let cx = Context {
@@ -169,8 +163,8 @@ impl World {
             }
             Event::TimePasses => left.pauses -= 1,
             Event::TimeComes => {
-                if let Some((_, timer)) = ending.timers().next() {
-                    ending.cancel(timer);
+                if let Some((_, timer)) = ending.timers.next() {
+                    ending.timers.cancel(timer);
                     ending.due(timer, &cx);
                 }
             }
@@ -210,7 +204,7 @@ impl World {
 
     /// The step of the end, and its deadline.
     fn step(&self) -> (StopStep, Option<Moment>) {
-        let deadline = self.ending.timers().deadline_of(EndingTimer::Step);
+        let deadline = self.ending.timers.deadline_of(EndingTimer::Step);
         (self.ending.shutdown().step(), deadline)
     }
 
@@ -317,7 +311,7 @@ impl Walk for World {
         let before = self.ending.phase();
         let step = self.step();
         self.decide(*event, *others);
-        let all_said = self.ending.take_said();
+        let all_said = std::mem::take(&mut self.ending.said);
         for said in &all_said {
             self.check(said)?;
         }
@@ -329,7 +323,7 @@ impl Walk for World {
         if before.is_terminating() && !phase.is_terminating() {
             return Err("there is a way back from terminate".to_owned());
         }
-        if phase.is_terminating() && phase != Phase::Exited && self.ending.timers().next().is_none() {
+        if phase.is_terminating() && phase != Phase::Exited && self.ending.timers.next().is_none() {
             return Err("no timer leads to the exit".to_owned());
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::api::{
     Reason, RecycleReason, ShownToOperator, Timer,
 };
 use crate::machine::Lifecycle;
-use crate::shutdown::ending::Ending;
+use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::view::operator_state::Client;
 
@@ -35,7 +35,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
-        let trigger = match &request {
+        let (trigger, decide): (Trigger, fn(&mut Ending, &Context)) = match &request {
             OperatorRequest::Wait { until_idle, most } => return self.wait(client, *until_idle, *most, now),
             OperatorRequest::Status { until_end } => return self.show_status(client, *until_end, now),
             OperatorRequest::Health(probe) => {
@@ -51,42 +51,23 @@ impl Lifecycle {
                 return self.show(client, answer, Client::Answered, now);
             }
             OperatorRequest::Recycle => return self.operator_recycles(client, now),
-            OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
-            OperatorRequest::Resume => Trigger::Resume,
-            OperatorRequest::Terminate => Trigger::Terminate,
-            OperatorRequest::Stop => Trigger::Force,
+            OperatorRequest::Quiet => (Trigger::Quiet, |ending, cx| ending.quiet(Reason::Control, cx)),
+            OperatorRequest::Prestop => (Trigger::Quiet, Ending::prestop),
+            OperatorRequest::Resume => (Trigger::Resume, |ending, cx| ending.resume(Reason::Control, cx)),
+            OperatorRequest::Terminate => (Trigger::Terminate, |ending, cx| {
+                ending.go(Trigger::Terminate, Reason::Control, cx);
+            }),
+            OperatorRequest::Stop => (Trigger::Force, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
         };
         let verdict = verdict(self.phase(), trigger);
-        let before = (
-            self.ending.shutdown().has_clock(),
-            self.ending.shutdown().skips_cancel_grace(),
-        );
-        match request {
-            OperatorRequest::Quiet => self.end(now, |ending, cx| ending.quiet(Reason::Control, cx)),
-            OperatorRequest::Resume => self.end(now, |ending, cx| ending.resume(Reason::Control, cx)),
-            OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
-            OperatorRequest::Stop => self.end(now, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
-            OperatorRequest::Prestop => self.end(now, Ending::prestop),
-            OperatorRequest::Recycle
-            | OperatorRequest::Wait { .. }
-            | OperatorRequest::Status { .. }
-            | OperatorRequest::Health(_)
-            | OperatorRequest::Jobs
-            | OperatorRequest::Cancel(_) => {}
-        }
+        let urgency = |ending: &Ending| (ending.shutdown().has_clock(), ending.shutdown().skips_cancel_grace());
+        let before = urgency(&self.ending);
+        self.end(now, decide);
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
             // The clock started or the cancel grace ended, so something has changed although the
             // phase did not.
-            Verdict::Stay(_)
-                if before
-                    != (
-                        self.ending.shutdown().has_clock(),
-                        self.ending.shutdown().skips_cancel_grace(),
-                    ) =>
-            {
-                Disposition::Done
-            }
+            Verdict::Stay(_) if before != urgency(&self.ending) => Disposition::Done,
             Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase().is_terminating() => {
                 Disposition::Refused(why)
             }
@@ -228,7 +209,7 @@ impl Lifecycle {
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
                 let end = self
                     .ending
-                    .timers()
+                    .timers
                     .deadline_of(EndingTimer::Deadline)
                     .or(self.ending.shutdown().exit_by());
                 Some(end.map_or(Duration::ZERO, |end| end.remaining(now)))

@@ -28,8 +28,7 @@ impl Lifecycle {
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         // In the last steps of the end game nothing of the drain is left to show.
-        let is_over =
-            self.phase() == Phase::EndGame && self.ending.timers().deadline_of(EndingTimer::Deadline).is_none();
+        let is_over = self.phase() == Phase::EndGame && self.ending.timers.deadline_of(EndingTimer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
         let takes = self.link.takes(&self.options);
         Status {
@@ -118,7 +117,7 @@ impl Lifecycle {
     fn shown_worker(&self, now: Moment) -> WorkerStatus {
         let starts = [WorkerTimer::Start, WorkerTimer::StartAnyway];
         let (workers, worker) = (&self.workers, self.workers.supervision());
-        let timers = workers.timers();
+        let timers = &workers.timers;
         let starts_in = starts.iter().filter_map(|timer| timers.deadline_of(*timer)).min();
         WorkerStatus {
             process: worker.process().filter(|_| worker.is_alive()),

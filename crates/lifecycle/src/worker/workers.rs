@@ -25,8 +25,8 @@ pub(crate) struct Workers {
     pub(super) recycling: Recycling,
     /// The process that is kept for one job. Its holders get no other.
     pub(super) kept: Option<ProcessId>,
-    pub(super) timers: Timers<WorkerTimer>,
-    said: Vec<Said>,
+    pub(crate) timers: Timers<WorkerTimer>,
+    pub(crate) said: Vec<Said>,
 }
 
 /// The facts of a decision besides the state of the workers.
@@ -87,36 +87,6 @@ impl Workers {
 
     pub(crate) fn recycling(&self) -> &Recycling {
         &self.recycling
-    }
-
-    pub(crate) fn timers(&self) -> &Timers<WorkerTimer> {
-        &self.timers
-    }
-
-    /// This timer is acted on.
-    pub(crate) fn cancel(&mut self, timer: WorkerTimer) {
-        self.timers.cancel(timer);
-    }
-
-    pub(crate) fn clear_timers(&mut self) {
-        self.timers.clear();
-    }
-
-    /// Whether the list of orders is empty.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.said.is_empty()
-    }
-
-    /// Removes and returns the orders since the last call.
-    pub(crate) fn take_said(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said)
-    }
-
-    /// Keeps the memory of a list that the router has carried out, for the next list.
-    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
-        if self.said.capacity() == 0 {
-            self.said = list;
-        }
     }
 
     /// Whether new jobs may be given out. Not after the worker process ended, because its
