@@ -11,11 +11,11 @@ use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, ProcessMarks};
-use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage};
+use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome};
 use crate::runner::state::{Runner, RunnerTimer};
-use ojs_lifecycle::api::{JobId, Moment, Subject};
+use ojs_lifecycle::api::Moment;
 use ojs_os::process::Pid;
-use ojs_os::reaper;
+use ojs_os::reaper::{self, Usage};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::text::milliseconds;
@@ -53,7 +53,8 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
             return;
         };
-        job.streams.read_rest(&job.names.id, &mut self.reader, &mut job.news);
+        job.streams
+            .read_rest(&job.subject.id.0, &mut self.reader, &mut job.news);
         job.stage = Stage::Clearing { since: now, passes: 0 };
         self.clear(number, now);
     }
@@ -80,7 +81,7 @@ impl Runner {
         let Stage::Clearing { since, passes } = job.stage else {
             return;
         };
-        let marks = ProcessMarks::new(&job.names.id, job.process.pid(), job.belongings.user);
+        let marks = ProcessMarks::new(&job.subject.id.0, job.process.pid(), job.belongings.user);
         let found = leftovers::end_marked(&strangers, &marks);
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
@@ -102,7 +103,7 @@ impl Runner {
                 warn!(
                     "job {}: {left} of the processes that it left behind are still there after SIGKILL, pid {}; look for \
                      state D, or set exec.users",
-                    job.names.id,
+                    job.subject.id.0,
                     pids(of_job.map(|(pid, _)| *pid))
                 );
             }
@@ -135,34 +136,28 @@ impl Runner {
         let reaped = job.process.reap();
         self.leaders.remove(&job.process.pid());
         let (outcome, ended, usage) = match reaped {
-            Ok(Some((ended, usage))) => {
-                let usage = JobUsage {
-                    cpu: usage.cpu,
-                    max_rss: usage.max_rss_bytes,
-                };
-                (self.judge(&mut job, ended, usage), Some(ended), usage)
-            }
+            Ok(Some((ended, usage))) => (self.judge(&mut job, ended, usage), Some(ended), usage),
             // Impossible: the process has ended, and only the runner reaps.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
-                (outcome, None, JobUsage::default())
+                (outcome, None, Usage::default())
             }
         };
         match outcome {
             JobOutcome::Fail(_) | JobOutcome::Release { .. } | JobOutcome::CutOff => {
-                job.news.send_last(&job.names.id, &mut self.connection);
+                job.news.send_last(&job.subject.id.0, &mut self.connection);
             }
             JobOutcome::Ack { .. } => {}
         }
         log_end(&job, &outcome, ended, usage, now);
-        self.by_id.remove(&job.names.id);
+        self.by_id.remove(&*job.subject.id.0);
         self.has_cut_off |= matches!(outcome, JobOutcome::CutOff);
-        self.tell(&job.names.id, outcome);
+        self.tell(&job.subject.id.0, outcome);
         self.starter.give_back(job.belongings);
         self.end_strays(now);
     }
 
-    fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: JobUsage) -> JobOutcome {
+    fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: Usage) -> JobOutcome {
         if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) && self.was_out_of_memory() {
             job.cause = Some(EndedFor::Kernel);
         }
@@ -241,18 +236,9 @@ fn pids(of: impl Iterator<Item = Pid>) -> String {
     listed.join(", ")
 }
 
-fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
-    let names = &job.names;
-    let subject = Subject {
-        id: JobId(names.id.as_str().into()),
-        kind: names.kind.as_str().into(),
-        queue: names.queue.as_str().into(),
-        attempt: names.attempt,
-        max_attempts: None,
-        trace: None,
-    };
+fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: Usage, now: Moment) {
     let outcome = outcome.name(job.cause);
-    let fields = RecordFields::of_job(&subject, None).with("outcome", outcome);
+    let fields = RecordFields::of_job(&job.subject, None).with("outcome", outcome);
     let fields = match ended {
         Some(Ended::Exited(status)) => fields.with("exit_status", u64::from(status)),
         Some(Ended::Signalled(signal)) => fields.with("signal", signal.to_string().as_str()),
@@ -261,12 +247,12 @@ fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: 
     let fields = fields
         .with("duration_ms", milliseconds(job.started.elapsed(now)))
         .with("cpu_ms", milliseconds(usage.cpu))
-        .with("max_rss_bytes", usage.max_rss);
+        .with("max_rss_bytes", usage.max_rss_bytes);
     let how = ended.map_or_else(|| "it is not known how".to_owned(), |ended| ended.to_string());
     let message = format!(
         "process ended: {how} ({outcome}), {} ms of processor time, {} KiB of memory",
         milliseconds(usage.cpu),
-        usage.max_rss / 1024
+        usage.max_rss_bytes / 1024
     );
     sink::say(&LogRecord::new(Level::Info, message).about(fields));
 }

@@ -152,7 +152,9 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
             return;
         };
-        let after = job.streams.read_some(&job.names.id, &mut self.reader, &mut job.news);
+        let after = job
+            .streams
+            .read_some(&job.subject.id.0, &mut self.reader, &mut job.news);
         if after.has_more {
             self.readable.insert(number);
         }

@@ -152,7 +152,7 @@ impl Runner {
             if let Err(error) = self.watch(descriptor, RunnerTokenOwner::Stream(number, stream)) {
                 warn!(
                     "job {}: cannot watch its {}: {error}; it is read when the job ends, so a job that writes much may hang; {}",
-                    job.names.id,
+                    job.subject.id.0,
                     stream.name(),
                     remedy(&error)
                 );
@@ -215,7 +215,7 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
         };
-        if let Some(next) = job.news.send(&job.names.id, &mut self.connection, now) {
+        if let Some(next) = job.news.send(&job.subject.id.0, &mut self.connection, now) {
             self.timers.arm_at_latest(RunnerTimer::News(number), next);
         }
     }

@@ -6,7 +6,7 @@ use crate::runner::news::UnsentNews;
 use crate::runner::outcome::EndedFor;
 use crate::runner::process::JobProcess;
 use crate::runner::streams::JobStreams;
-use ojs_lifecycle::api::{CancelReason, Moment};
+use ojs_lifecycle::api::{CancelReason, Moment, Subject};
 
 /// The number of a job of this runner; never used twice.
 pub type JobNumber = u64;
@@ -14,7 +14,7 @@ pub type JobNumber = u64;
 /// A job whose process was started.
 #[derive(Debug)]
 pub struct RunningJob {
-    pub names: JobNames,
+    pub subject: Subject,
     pub stage: Stage,
     pub process: JobProcess,
     pub streams: JobStreams,
@@ -25,15 +25,6 @@ pub struct RunningJob {
     pub answer_by: Option<Moment>,
     pub started: Moment,
     pub belongings: Belongings,
-}
-
-/// The names of a job, for its log records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobNames {
-    pub id: String,
-    pub kind: String,
-    pub queue: String,
-    pub attempt: Option<u64>,
 }
 
 /// Things that a job has to itself, and gives back.
@@ -63,10 +54,7 @@ pub enum Stage {
 impl RunningJob {
     /// Whether its process has ended.
     pub fn has_ended(&self) -> bool {
-        match self.stage {
-            Stage::Clearing { .. } => true,
-            Stage::Running | Stage::AskedToEnd | Stage::Killed => false,
-        }
+        matches!(self.stage, Stage::Clearing { .. })
     }
 
     /// Notes why the job has to end. Its cancellation or loss replaces every other cause; otherwise

@@ -29,29 +29,14 @@ impl ProcessMarks {
         Self { leader, entry, user }
     }
 
-    fn on(&self, pid: Pid) -> Belongs {
+    fn on(&self, pid: Pid) -> MarkSeen {
         if leftovers::session(pid) == Some(self.leader.number())
             || self.user.is_some_and(|user| leftovers::runs_as(pid, user))
         {
-            return Belongs::Yes;
+            return MarkSeen::Yes;
         }
-        match leftovers::mark(pid, &self.entry) {
-            MarkSeen::Yes => Belongs::Yes,
-            MarkSeen::No => Belongs::No,
-            MarkSeen::Hidden => Belongs::Perhaps,
-            MarkSeen::Ending => Belongs::Ending,
-        }
+        leftovers::mark(pid, &self.entry)
     }
-}
-
-/// Whether a process belongs to a job.
-enum Belongs {
-    Yes,
-    No,
-    /// The process has no mark, or none that can be read at this moment.
-    Perhaps,
-    /// The process is ending, and has no mark any more.
-    Ending,
 }
 
 /// The result of a look for the processes of a job.
@@ -79,10 +64,10 @@ pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
     let mut found = Found::default();
     for pid in strangers.iter().copied() {
         match marks.on(pid) {
-            Belongs::Yes => found.marked.push(pid),
-            Belongs::Perhaps => found.has_doubts = true,
-            Belongs::Ending => found.ending.push(pid),
-            Belongs::No => {}
+            MarkSeen::Yes => found.marked.push(pid),
+            MarkSeen::Hidden => found.has_doubts = true,
+            MarkSeen::Ending => found.ending.push(pid),
+            MarkSeen::No => {}
         }
     }
     end(&found.marked);

@@ -1,7 +1,5 @@
 //! The meaning of a job's end: done, given back or failed.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use crate::config::Exec;
@@ -9,6 +7,7 @@ use crate::config::values::enums::ExecOutput;
 use crate::config::values::exec::{ExitVerdict, ProcessEnd, Verdicts};
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CANCELLED_BY_OPERATOR, CancelReason, JobError, Leftovers};
+use ojs_os::reaper::Usage;
 use ojs_values::exit::Ended;
 use ojs_wire::runner::frames;
 use ojs_wire::text::{beginning, milliseconds};
@@ -36,7 +35,7 @@ pub struct JobEnding<'a> {
     /// Why the runner or the kernel ended it, if it did not end by itself.
     pub cause: Option<EndedFor>,
     /// The processor time and the memory that it used.
-    pub usage: JobUsage,
+    pub usage: Usage,
     /// Its standard output, as far as that is within the limit.
     pub stdout: &'a [u8],
     pub stdout_is_cut: bool,
@@ -52,15 +51,6 @@ pub enum EndedFor {
     Memory(u64),
     /// The kernel ended it, because memory ran out.
     Kernel,
-}
-
-/// Processor time and memory of a job.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct JobUsage {
-    /// Processor time of its process and all that this has waited for.
-    pub cpu: Duration,
-    /// The largest of these processes, in bytes.
-    pub max_rss: u64,
 }
 
 /// The outcome of a job, as reported to PID 1.
@@ -148,18 +138,10 @@ impl Meanings {
                 let message = "the kernel ended the job because memory ran out".to_owned();
                 out_of_memory(ending, redaction, message)
             }
-            (ExitVerdict::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                self.acknowledge(ending, redaction)
-            }
-            (ExitVerdict::Release(after), Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                release(&ending.ended.to_string(), milliseconds(after))
-            }
-            (ExitVerdict::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                by_end(ending, redaction, true)
-            }
-            (ExitVerdict::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                by_end(ending, redaction, false)
-            }
+            (ExitVerdict::Ack, _) => self.acknowledge(ending, redaction),
+            (ExitVerdict::Release(after), _) => release(&ending.ended.to_string(), milliseconds(after)),
+            (ExitVerdict::Retry, _) => by_end(ending, redaction, true),
+            (ExitVerdict::Discard, _) => by_end(ending, redaction, false),
         }
     }
 
@@ -262,7 +244,7 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     };
     details.insert(name.to_owned(), value);
     details.insert("cpu_ms".to_owned(), milliseconds(ending.usage.cpu).into());
-    details.insert("max_rss_bytes".to_owned(), ending.usage.max_rss.into());
+    details.insert("max_rss_bytes".to_owned(), ending.usage.max_rss_bytes.into());
     let stderr = stderr(ending.stderr, redaction);
     if !stderr.is_empty() {
         details.insert("stderr".to_owned(), stderr.into());

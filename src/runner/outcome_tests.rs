@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 use crate::config::{RunnerSettings, Value as _};
@@ -25,9 +27,9 @@ fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
     JobEnding {
         ended,
         cause,
-        usage: JobUsage {
+        usage: Usage {
             cpu: Duration::from_millis(7),
-            max_rss: 4096,
+            max_rss_bytes: 4096,
         },
         stdout: b"{\"a\":1}\n",
         stdout_is_cut: false,

@@ -14,14 +14,14 @@ use crate::config::RunnerSettings;
 use crate::config::values::enums::ExecInput;
 use crate::config::values::limits::Rlimits;
 use crate::runner::environment::{self, JobExtras};
-use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
+use crate::runner::job::{Belongings, JobNumber, RunningJob, Stage};
 use crate::runner::news::UnsentNews;
 use crate::runner::process::JobProcess;
 use crate::runner::routes::{JobCommands, RouteCommand};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
-use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::api::{JobId, Moment, Subject};
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
 use ojs_os::entry::Environ;
@@ -87,21 +87,15 @@ impl Starter {
         order: &JobOrder,
         facts: &JobFacts<'_>,
     ) -> Result<RunningJob, ProcessNotStarted> {
-        let belongings = Belongings {
-            user: self.users.take().map_err(|()| {
-                // More jobs than users: the configuration does not allow it.
-                ProcessNotStarted::Refused("every user of exec.users has a job".to_owned())
-            })?,
-            temporary: None,
-        };
-        let temporary = self.temporary.make(number, belongings.user);
-        let belongings = Belongings {
-            temporary,
-            ..belongings
-        };
+        let user = self.users.take().map_err(|()| {
+            // More jobs than users: the configuration does not allow it.
+            ProcessNotStarted::Refused("every user of exec.users has a job".to_owned())
+        })?;
+        let temporary = self.temporary.make(number, user);
+        let belongings = Belongings { temporary, user };
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => Ok(RunningJob {
-                names: names(facts),
+                subject: subject(facts),
                 stage: Stage::Running,
                 process,
                 streams,
@@ -294,12 +288,15 @@ pub fn check_commands(routes: &JobCommands, directory: Option<&Path>, environ: &
     Ok(())
 }
 
-fn names(facts: &JobFacts<'_>) -> JobNames {
-    JobNames {
-        id: facts.id.clone(),
-        kind: facts.kind.clone(),
-        queue: facts.queue.clone(),
+/// The job, for its log records.
+fn subject(facts: &JobFacts<'_>) -> Subject {
+    Subject {
+        id: JobId(facts.id.as_str().into()),
+        kind: facts.kind.as_str().into(),
+        queue: facts.queue.as_str().into(),
         attempt: facts.attempt,
+        max_attempts: None,
+        trace: None,
     }
 }
 
