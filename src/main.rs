@@ -41,7 +41,7 @@ fn run(mut invocation: Invocation) -> u8 {
 
 /// Executes the command line. Errors are messages about wrong usage or configuration.
 fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
-    match cli::parse(&invocation.args).map_err(|error| vec![error.to_string()])? {
+    match cli::parse(&invocation.args).map_err(|error| vec![error])? {
         CommandLine::Run { flags, command } => {
             let config = load(invocation, &flags);
             let config = with_command(config, &flags, &command, &invocation.environ)?;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::usage::{UsageError, of_message, order_usage, stray, unknown_option};
+use super::usage::{UsageError, of_message, of_order, stray, unknown_option};
 
 /// The error of clap, in ojs-init's words if they are clearer. `parses` returns whether a command
 /// line supervises a command.
@@ -19,11 +19,9 @@ pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[Os
     }
     let rendered = error.render().to_string();
     let text = rendered.trim_end();
-    if let Some(usage) = order_usage(args) {
-        let problem = text.split("\n\n").next().unwrap_or(text);
-        return usage.with(problem.strip_prefix("error: ").unwrap_or(problem));
-    }
-    of_message(text.strip_prefix("error: ").unwrap_or(text))
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let problem = text.split("\n\n").next().unwrap_or(text);
+    of_order(args, problem).unwrap_or_else(|| of_message(text))
 }
 
 /// The word that clap stumbled over.

@@ -24,7 +24,7 @@ fn run(args: &[&str]) -> (Vec<String>, Flags) {
 }
 
 fn message(args: &[&str]) -> String {
-    parsed(args).unwrap_err().to_string()
+    parsed(args).unwrap_err()
 }
 
 fn flags(set: &[(&'static Row, &[&str])]) -> Flags {
@@ -156,7 +156,7 @@ fn a_command_may_be_left_out_for_those_that_the_configuration_has() {
     ] {
         assert_eq!(run(args).0, [""; 0], "{args:?}");
     }
-    let message = no_command().to_string();
+    let message = no_command();
     assert!(message.contains("COMMAND") && message.contains("Usage:"), "{message}");
 }
 

@@ -1,25 +1,13 @@
 //! Answers to a wrong command line.
 
 use std::ffi::OsString;
-use std::fmt;
 
 use super::{help, names};
 use crate::config::{masked, most_alike};
 
-/// Why the command line cannot be carried out. `Display` is the whole message, without the name of
-/// the program and without a line break at its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageError {
-    message: String,
-}
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for UsageError {}
+/// Why the command line cannot be carried out: the whole message, without the name of the program
+/// and without a line break at its end.
+pub type UsageError = String;
 
 /// The error if there is no COMMAND to supervise.
 #[must_use]
@@ -42,33 +30,17 @@ pub(super) fn with_subcommand_first(word: &str, args: &[OsString]) -> Option<Vec
     Some([std::slice::from_ref(name), before, behind].concat())
 }
 
-/// The usage of the subcommand which the command line begins with, for an instance that runs or for
-/// a job.
-pub(super) fn order_usage(args: &[OsString]) -> Option<OrderUsage> {
+/// The problem, and the usage of the subcommand that the command line begins with: for an instance
+/// that runs, or for a job. One line for `job`: the last line on a job's standard error becomes the
+/// message of its failure.
+pub(super) fn of_order(args: &[OsString], problem: &str) -> Option<UsageError> {
     let name = args.first()?.to_str()?;
     let usage = names::usage(name)?;
-    Some(OrderUsage {
-        usage,
-        is_of_job: name == names::JOB,
-    })
-}
-
-/// The usage of a subcommand.
-pub(super) struct OrderUsage {
-    usage: &'static str,
-    is_of_job: bool,
-}
-
-impl OrderUsage {
-    /// The problem and the usage. One line for `job`: the last line on a job's standard error
-    /// becomes the message of its failure.
-    pub(super) fn with(&self, problem: &str) -> UsageError {
-        if self.is_of_job {
-            let line = format!("{problem}; usage: {}", self.usage);
-            return of_message(&line.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-        with_usage(problem, &[self.usage])
+    if name == names::JOB {
+        let line = format!("{problem}; usage: {usage}");
+        return Some(of_message(&line.split_whitespace().collect::<Vec<_>>().join(" ")));
     }
+    Some(with_usage(problem, &[usage]))
 }
 
 /// The error for an option that no key has; `meant` is one that is like it.
@@ -77,16 +49,13 @@ pub(super) fn unknown_option(option: &str, meant: Option<&str>, args: &[OsString
         .map(|meant| format!("; did you mean {meant}?"))
         .unwrap_or_default();
     let problem = format!("unknown option {option}{hint}");
-    match order_usage(args) {
-        Some(usage) => usage.with(&problem),
-        None => with_usage(&problem, RUN),
-    }
+    of_order(args, &problem).unwrap_or_else(|| with_usage(&problem, RUN))
 }
 
 /// The error for a word in the place of an option, a subcommand or `--`.
 pub(super) fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
-    if let Some(usage) = order_usage(args) {
-        return usage.with(&format!("unexpected word {word}"));
+    if let Some(error) = of_order(args, &format!("unexpected word {word}")) {
+        return error;
     }
     if let Some(meant) = most_alike(word, names::names()) {
         return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);
@@ -124,7 +93,5 @@ pub(super) fn with_usage(problem: &str, usage: &[&str]) -> UsageError {
 /// A word of the command line may be a URL with a secret.
 pub(super) fn of_message(text: &str) -> UsageError {
     let words = text.split_inclusive(char::is_whitespace);
-    UsageError {
-        message: words.map(masked).collect(),
-    }
+    words.map(masked).collect()
 }

@@ -35,7 +35,7 @@ pub fn with_command(
             Err(_) => config::salvage(flags, &Environment::from_entries(environ.entries())).mode != Mode::Exec,
         };
     if lacks_command {
-        return Err(vec![cli::no_command().to_string()]);
+        return Err(vec![cli::no_command()]);
     }
     loaded
 }
