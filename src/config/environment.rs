@@ -18,8 +18,8 @@ const OURS: &[u8] = b"OJS_";
 const OF_TELEMETRY: &[u8] = b"OTEL_";
 
 /// Variables without that prefix that are read: the proxies of all programs, the variables of tini,
-/// and HOME.
-const OF_OTHERS: [&str; 10] = [
+/// HOME, and XDG_RUNTIME_DIR.
+const OF_OTHERS: [&str; 11] = [
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -30,6 +30,7 @@ const OF_OTHERS: [&str; 10] = [
     "TINI_SUBREAPER",
     "TINI_VERBOSITY",
     "HOME",
+    "XDG_RUNTIME_DIR",
 ];
 
 /// The variables that matter, as raw bytes. An empty one counts as unset.
@@ -37,7 +38,6 @@ const OF_OTHERS: [&str; 10] = [
 pub struct Environment<'a> {
     known: Vec<Variable<'a>>,
     unknown: Vec<&'a [u8]>,
-    user_runtime_dir: Option<&'a [u8]>,
     /// One of the variables for the backend's address is set, and this build reads none of them.
     names_a_backend: bool,
     /// Variables of other programs, or of all, that ojs-init reads.
@@ -60,8 +60,6 @@ impl<'a> Environment<'a> {
         for entry in entries {
             if entry.starts_with(OURS) || entry.starts_with(OF_TELEMETRY) {
                 environment.add(entry);
-            } else if let Some(directory) = entry.strip_prefix(b"XDG_RUNTIME_DIR=") {
-                environment.user_runtime_dir = environment.user_runtime_dir.or(Some(directory));
             } else {
                 environment.add_of_others(entry);
             }
@@ -69,12 +67,6 @@ impl<'a> Environment<'a> {
         let place = |variable: &Variable| (variable.key.position, variable.rank);
         small::sort_by(&mut environment.known, |one, other| place(one) < place(other));
         environment
-    }
-
-    /// `XDG_RUNTIME_DIR`, unless it is empty.
-    #[must_use]
-    pub fn user_runtime_dir(&self) -> Option<&'a [u8]> {
-        self.user_runtime_dir.filter(|directory| !directory.is_empty())
     }
 
     /// The names of variables with the prefix of ojs-init that no key has, in the order of the

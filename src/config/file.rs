@@ -221,9 +221,9 @@ fn texts<'v>(form: Form, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, St
         Form::String | Form::Word => one(string(value)),
         Form::Strings => list(value, string),
         Form::Integers => list(value, integer),
-        Form::Headers => value.as_table().map(headers).transpose()?,
-        Form::Table => value.as_table().map(pairs).transpose()?,
-        Form::Commands => value.as_table().map(commands).transpose()?,
+        Form::Headers => entries(value, header)?,
+        Form::Table => entries(value, pair)?,
+        Form::Commands => entries(value, command)?,
     };
     texts.ok_or_else(|| format!("has the wrong type ({})", type_of(value)))
 }
@@ -266,9 +266,21 @@ fn list<'v, 'i: 'v>(
         .collect()
 }
 
-fn headers<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
-    let header = |name: &str, value: &DeValue<'_>| match value.as_str() {
-        Some(value) if !name.contains(':') => Ok(Cow::Owned(format!("{name}: {value}"))),
+/// The entries of a table, each as one text; `None` if the value is no table.
+fn entries<'v>(
+    value: &DeValue<'_>,
+    text: fn(&str, &DeValue<'_>) -> Result<String, String>,
+) -> Result<Option<Vec<Cow<'v, str>>>, String> {
+    let Some(table) = value.as_table() else { return Ok(None) };
+    let texts = table
+        .iter()
+        .map(|(name, value)| text(name.get_ref(), value.get_ref()).map(Cow::Owned));
+    texts.collect::<Result<_, _>>().map(Some)
+}
+
+fn header(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    match value.as_str() {
+        Some(value) if !name.contains(':') => Ok(format!("{name}: {value}")),
         // The text behind the colon is the value, in the wrong place.
         Some(_) => {
             let name = name.split(':').next().unwrap_or_default();
@@ -277,52 +289,38 @@ fn headers<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
             ))
         }
         None => Err(format!("has a header {name:?} whose value is not a string")),
-    };
-    table
-        .iter()
-        .map(|(name, value)| header(name.get_ref(), value.get_ref()))
-        .collect()
+    }
 }
 
-/// Names and their values, each as one text.
-fn pairs<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
-    let pair = |name: &str, value: &DeValue<'_>| match integer(value).or_else(|| string(value)) {
-        Some(value) if !name.contains(NAME_APART) => Ok(Cow::Owned(format!("{name}{NAME_APART}{value}"))),
+/// A name and its value.
+fn pair(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    match integer(value).or_else(|| string(value)) {
+        Some(value) if !name.contains(NAME_APART) => Ok(format!("{name}{NAME_APART}{value}")),
         Some(_) => Err(format!("has an entry {name:?} with a {NAME_APART} in its name")),
         None => Err(format!(
             "has an entry {name:?} whose value has the wrong type ({})",
             type_of(value)
         )),
-    };
-    table
-        .iter()
-        .map(|(name, value)| pair(name.get_ref(), value.get_ref()))
-        .collect()
+    }
 }
 
-/// Names and the words of their commands, each as one text.
-fn commands<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
-    let command = |name: &str, value: &DeValue<'_>| {
-        let words = list(value, string).ok_or_else(|| {
-            format!(
-                "has a command for {name:?} that is not an array of strings ({}): no shell takes it apart",
-                type_of(value)
-            )
-        })?;
-        if [name]
-            .into_iter()
-            .chain(words.iter().map(AsRef::as_ref))
-            .any(|word| word.contains(WORDS_APART))
-        {
-            return Err(format!("has a NUL character in {name:?} or its command"));
-        }
-        let words = words.iter().map(|word| format!("{WORDS_APART}{word}"));
-        Ok(Cow::Owned(words.fold(name.to_owned(), |text, word| text + &word)))
-    };
-    table
-        .iter()
-        .map(|(name, value)| command(name.get_ref(), value.get_ref()))
-        .collect()
+/// A name and the words of its command.
+fn command(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    let words = list(value, string).ok_or_else(|| {
+        format!(
+            "has a command for {name:?} that is not an array of strings ({}): no shell takes it apart",
+            type_of(value)
+        )
+    })?;
+    if [name]
+        .into_iter()
+        .chain(words.iter().map(AsRef::as_ref))
+        .any(|word| word.contains(WORDS_APART))
+    {
+        return Err(format!("has a NUL character in {name:?} or its command"));
+    }
+    let words = words.iter().map(|word| format!("{WORDS_APART}{word}"));
+    Ok(words.fold(name.to_owned(), |text, word| text + &word))
 }
 
 #[cfg(test)]

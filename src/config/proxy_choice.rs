@@ -51,7 +51,7 @@ pub(super) fn apply(
         );
         ConfigError::value(&PROXY, &text, &source, &problem)
     })?;
-    settings.replace(&PROXY, Some(ProxySetting::Through(proxy)), source);
+    settings.replace(&PROXY, Some(ProxySetting(Some(proxy))), source);
     Ok(())
 }
 

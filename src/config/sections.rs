@@ -17,7 +17,7 @@ use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
-use super::values::proxy::{Proxy, ProxySetting};
+use super::values::proxy::Proxy;
 use super::values::user::UserSpec;
 use ojs_lifecycle::api::{Limits, Restart, TransitionSignals};
 use ojs_values::exit::RemapExit;
@@ -194,7 +194,7 @@ sections! {
         runtime_dir: Option<PathBuf> = settings.value(&keys::RUNTIME_DIR),
         /// `XDG_RUNTIME_DIR`, one of the candidates.
         user_runtime_dir: Option<PathBuf> =
-            environment.user_runtime_dir().map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))),
+            environment.of_others("XDG_RUNTIME_DIR").map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))),
         /// `None`: the default when it exists.
         termination_log: Option<PathBuf> = settings.value(&keys::TERMINATION_LOG),
     }
@@ -209,15 +209,12 @@ impl Config {
 }
 
 fn proxy(settings: &Settings) -> Option<Proxy> {
-    match settings.value(&keys::PROXY)? {
-        ProxySetting::Off => None,
-        ProxySetting::Through(proxy) => Some(proxy),
-    }
+    settings.value(&keys::PROXY)?.0
 }
 
 fn collector(settings: &Settings) -> Option<BackendUrl> {
     let endpoint = settings.value(&keys::OTEL_ENDPOINT);
-    endpoint.filter(|_| !settings.value(&keys::OTEL_SDK_DISABLED))?.url()
+    endpoint.filter(|_| !settings.value(&keys::OTEL_SDK_DISABLED))?.0
 }
 
 /// The attribute with the name of the service.

@@ -9,31 +9,15 @@ use super::{Form, Notation, Problem, Value, joined, only};
 /// Why a URL has no user and no password.
 const CREDENTIAL: &str = "holds a credential, which logs would show; put it into OTEL_EXPORTER_OTLP_HEADERS";
 
-/// The address that spans are sent to.
+/// The address that spans are sent to. `None`: no spans are recorded, whatever other variables say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Collector {
-    /// No spans are recorded, whatever other variables say.
-    Off,
-    At(BackendUrl),
-}
+pub struct Collector(pub Option<BackendUrl>);
 
 impl Collector {
-    /// The address, if there is one.
-    #[must_use]
-    pub fn url(self) -> Option<BackendUrl> {
-        match self {
-            Self::Off => None,
-            Self::At(url) => Some(url),
-        }
-    }
-
     /// The address for traces, if this is the address for everything.
     #[must_use]
     pub fn for_traces(self) -> Self {
-        match self {
-            Self::Off => Self::Off,
-            Self::At(url) => Self::At(url.joined("/v1/traces")),
-        }
+        Self(self.0.map(|url| url.joined("/v1/traces")))
     }
 }
 
@@ -48,16 +32,13 @@ impl Value for Collector {
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
         match only(texts) {
-            "off" => Ok(Self::Off),
-            url => Ok(Self::At(BackendUrl::as_written(url, CREDENTIAL)?)),
+            "off" => Ok(Self(None)),
+            url => Ok(Self(Some(BackendUrl::as_written(url, CREDENTIAL)?))),
         }
     }
 
     fn show(&self) -> String {
-        match self {
-            Self::Off => "off".to_owned(),
-            Self::At(url) => url.as_str().to_owned(),
-        }
+        self.0.as_ref().map_or("off", BackendUrl::as_str).to_owned()
     }
 
     fn quotable(text: &str) -> Option<Cow<'_, str>> {
@@ -129,12 +110,12 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
     if name.is_empty() {
         return Err("has an entry without a name");
     }
-    let value = decoded(value.trim()).ok_or("has a value that is not percent-encoded UTF-8")?;
+    let value = percent_decoded(value.trim()).ok_or("has a value that is not percent-encoded UTF-8")?;
     Ok((name.to_owned(), value))
 }
 
-/// The text behind a percent-encoding.
-fn decoded(text: &str) -> Option<String> {
+/// The text behind a percent-encoding; `None` if the encoding is broken, or the text is not UTF-8.
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::masked::without_secrets;
 use super::network::{is_authority, split_authority};
+use super::otel::percent_decoded;
 use super::{Form, Notation, Problem, Value, only};
 
 /// The port of a proxy whose URL names none.
@@ -111,31 +112,9 @@ fn read_credentials(text: &str) -> Result<(String, String), &'static str> {
     }
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = behind.get(..2).and_then(|digits| str::from_utf8(digits).ok())?;
-        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        bytes.push(is_hexadecimal.then(|| u8::from_str_radix(digits, 16).ok()).flatten()?);
-        rest = behind.get(2..).unwrap_or_default();
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// The value of `backend.proxy`.
+/// The value of `backend.proxy`. `None`: no proxy, even if the environment sets one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProxySetting {
-    /// No proxy, even if the environment sets one.
-    Off,
-    /// This proxy.
-    Through(Proxy),
-}
+pub struct ProxySetting(pub Option<Proxy>);
 
 impl Value for ProxySetting {
     type Limits = ();
@@ -148,16 +127,13 @@ impl Value for ProxySetting {
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
         match only(texts) {
-            "off" => Ok(Self::Off),
-            text => Ok(Self::Through(Proxy::parse(text)?)),
+            "off" => Ok(Self(None)),
+            text => Ok(Self(Some(Proxy::parse(text)?))),
         }
     }
 
     fn show(&self) -> String {
-        match self {
-            Self::Off => "off".to_owned(),
-            Self::Through(proxy) => proxy.to_string(),
-        }
+        self.0.as_ref().map_or("off".to_owned(), Proxy::to_string)
     }
 
     fn quotable(text: &str) -> Option<Cow<'_, str>> {
@@ -216,7 +192,7 @@ mod tests {
 
     #[test]
     fn credentials_are_shown_nowhere() {
-        let proxy = ProxySetting::Through(Proxy::parse("http://somebody:hunter2@proxy:3128").unwrap());
+        let proxy = ProxySetting(Some(Proxy::parse("http://somebody:hunter2@proxy:3128").unwrap()));
         for text in [proxy.show(), format!("{proxy:?}")] {
             assert!(!text.contains("hunter2") && !text.contains("somebody") && text.contains("proxy:3128"));
         }
