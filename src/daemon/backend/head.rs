@@ -153,7 +153,7 @@ impl RequestWriter {
                 .for_each(|piece| bytes.extend_from_slice(piece.as_bytes()))
         };
         put(&[
-            request.method.name(),
+            request.method,
             " ",
             &self.prefix,
             &request.path,

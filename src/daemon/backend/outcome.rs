@@ -191,7 +191,7 @@ impl Outcomes {
     fn debug(&self, call: &Call, says: &dyn std::fmt::Display) {
         if log::log_enabled!(log::Level::Debug) {
             let request = request::request(call, &self.settings.identity);
-            log::debug!("backend: {} {}: {says}", request.method.name(), request.path);
+            log::debug!("backend: {} {}: {says}", request.method, request.path);
         }
     }
 

@@ -13,7 +13,7 @@ use ojs_lifecycle::api::{
     About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, Trace, WorkerState,
 };
 use ojs_os::clock;
-use ojs_wire::gateway as wire;
+use ojs_wire::gateway::{self as wire, AnswerForm};
 
 impl Gateway {
     /// Answers a request for jobs. The jobs go back if its client is gone. `context` is that of the
@@ -78,18 +78,8 @@ impl Gateway {
     /// backend's answer about this job, or else with an answer by ojs-init. `state` is the state of
     /// the job afterwards, if it is known.
     pub(super) fn outcome_was_taken(&mut self, job: &JobId, state: Option<&str>, own: Option<&OutcomeReply>) {
-        let Some(waiting) = self.book.take_outcome(job) else {
-            return;
-        };
-        let own = own.filter(|own| own.job == *job && own.is_success());
-        for id in waiting {
-            let Some(form) = self.form_of(id, job) else { continue };
-            let answer = match own {
-                Some(own) => wire::handed_on(own.status, &own.body, form),
-                None => wire::outcome(job, state, form),
-            };
-            self.answer(id, &answer);
-        }
+        let own = own.filter(|own| own.is_success());
+        self.answer_outcome(job, own, |form| wire::outcome(job, state, form));
     }
 
     pub(super) fn outcome_was_refused(
@@ -99,22 +89,21 @@ impl Gateway {
         message: &str,
         turn: &mut InterfaceTurn<'_>,
     ) {
-        let Some(waiting) = self.book.take_outcome(job) else {
-            return;
-        };
-        let own = turn.answer.filter(|own| own.job == *job && !own.is_success());
-        for id in waiting {
+        let own = turn.answer.filter(|own| !own.is_success());
+        self.answer_outcome(job, own, |form| wire::outcome_not_taken(code, message, form));
+    }
+
+    fn answer_outcome(&mut self, job: &JobId, own: Option<&OutcomeReply>, ours: impl Fn(AnswerForm) -> Vec<u8>) {
+        let own = own.filter(|own| own.job == *job);
+        for id in self.book.take_outcome(job) {
             let Some(form) = self.form_of(id, job) else { continue };
-            let answer = match own {
-                Some(own) => wire::handed_on(own.status, &own.body, form),
-                None => wire::outcome_not_taken(code, message, form),
-            };
+            let answer = own.map_or_else(|| ours(form), |own| wire::handed_on(own.status, &own.body, form));
             self.answer(id, &answer);
         }
     }
 
     /// How a connection is answered that still waits for the answer about this job.
-    fn form_of(&self, id: LinkId, job: &JobId) -> Option<wire::AnswerForm> {
+    fn form_of(&self, id: LinkId, job: &JobId) -> Option<AnswerForm> {
         let link = self.links.get(&id)?;
         let waits = matches!(&link.stage, LinkStage::Asked(Asked::Outcome(asked)) if asked == job);
         waits.then_some(link.form)

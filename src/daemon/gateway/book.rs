@@ -173,8 +173,8 @@ impl Book {
     }
 
     /// Takes the connections that wait for the answer about this job.
-    pub(super) fn take_outcome(&mut self, job: &JobId) -> Option<Vec<LinkId>> {
-        self.outcomes.remove(job).map(|waiting| waiting.links)
+    pub(super) fn take_outcome(&mut self, job: &JobId) -> Vec<LinkId> {
+        self.outcomes.remove(job).map_or(Vec::new(), |waiting| waiting.links)
     }
 
     /// A connection waits for the answer to a heartbeat of this holder.

@@ -6,7 +6,7 @@ use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
 use crate::daemon::gateway::{Gateway, InterfaceTurn, Step, release};
-use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
+use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants, WorkerState};
 use ojs_os::clock;
 use ojs_wire::gateway::{
     self as wire, AnswerForm, AnswerStatus, BadBody, CONTINUE, GatewayError, RequestKind, read_beat, read_fetch,
@@ -141,11 +141,12 @@ impl Gateway {
             RequestKind::Register | RequestKind::Deregister => {
                 let (time, name) = (clock::wall().to_string(), read_worker(&request.body));
                 let Some(link) = self.links.get(&id) else { return Ok(()) };
-                let answer = if request.route == RequestKind::Register {
-                    wire::registered(name.as_deref(), &time, link.form)
+                let state = if request.route == RequestKind::Register {
+                    WorkerState::Running
                 } else {
-                    wire::left(name.as_deref(), &time, link.form)
+                    WorkerState::Terminated
                 };
+                let answer = wire::registration(name.as_deref(), state, &time, link.form);
                 self.answer(id, &answer);
                 Ok(())
             }

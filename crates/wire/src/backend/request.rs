@@ -49,32 +49,10 @@ pub struct Identity {
     pub started_at: String,
 }
 
-/// How a request is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Post,
-    Put,
-    Delete,
-}
-
-impl Method {
-    /// The name in a request.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Delete => "DELETE",
-        }
-    }
-}
-
 /// One HTTP request, without the header lines that every request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    pub method: Method,
+    pub method: &'static str,
     /// The path below the base URL.
     pub path: String,
     /// The type of the answer that is wanted.
@@ -127,25 +105,19 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
             outcome,
             is_bare,
         } => report(worker, job, outcome, *is_bare),
-        Call::GetJob { job } => get(path("jobs", &job.0, "")),
-        Call::Progress { job, progress } => HttpRequest {
-            method: Method::Put,
-            accept: CONTENT_TYPE,
-            path: path("jobs", &job.0, "/progress"),
-            body: Some(body(&progress_body(progress))),
-        },
-        Call::Checkpoint { job, state } => HttpRequest {
-            method: Method::Post,
-            accept: CONTENT_TYPE,
-            path: path("jobs", &job.0, "/checkpoint"),
-            body: Some(body(&CheckpointBody {
-                state: Json::from(&**state),
-            })),
-        },
-        Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::GetJob { job } => bare("GET", path("jobs", &job.0, "")),
+        Call::Progress { job, progress } => {
+            let progress = progress_body(progress);
+            with_body("PUT", path("jobs", &job.0, "/progress"), &progress)
+        }
+        Call::Checkpoint { job, state } => {
+            let state = Json::from(&**state);
+            with_body("POST", path("jobs", &job.0, "/checkpoint"), &CheckpointBody { state })
+        }
+        Call::Manifest => bare("GET", "/ojs/manifest".to_owned()),
         Call::Listen { topic } => HttpRequest {
             accept: EVENT_STREAM,
-            ..get(events(topic))
+            ..bare("GET", events(topic))
         },
         Call::Deregister { worker, way } => deregistration(worker, *way),
     }
@@ -179,36 +151,29 @@ fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
             post("workers/deregister", &content(Some(state)))
         }
         Farewell::Bare => post("workers/deregister", &content(None)),
-        Farewell::Delete => HttpRequest {
-            method: Method::Delete,
-            accept: CONTENT_TYPE,
-            path: path("workers", &worker.0, ""),
-            body: None,
-        },
+        Farewell::Delete => bare("DELETE", path("workers", &worker.0, "")),
     }
 }
 
-fn get(path: String) -> HttpRequest {
+fn bare(method: &'static str, path: String) -> HttpRequest {
     HttpRequest {
-        method: Method::Get,
+        method,
         accept: CONTENT_TYPE,
         path,
         body: None,
     }
 }
 
-fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
+fn with_body(method: &'static str, path: String, content: &impl Serialize) -> HttpRequest {
     HttpRequest {
-        method: Method::Post,
-        accept: CONTENT_TYPE,
-        path: ["/ojs/v1/", operation].concat(),
-        body: Some(body(content)),
+        // Structs of text and numbers: the encoding cannot fail.
+        body: Some(serde_json::to_vec(content).unwrap_or_default()),
+        ..bare(method, path)
     }
 }
 
-fn body(content: &impl Serialize) -> Vec<u8> {
-    // Structs of text and numbers: the encoding cannot fail.
-    serde_json::to_vec(content).unwrap_or_default()
+fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
+    with_body("POST", ["/ojs/v1/", operation].concat(), content)
 }
 
 /// The path of a job or a worker, or below it. The backend makes the ids of jobs, and they may be

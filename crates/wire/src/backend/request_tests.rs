@@ -7,58 +7,58 @@ use crate::test_support::*;
 fn sent(call: &Call) -> (String, String) {
     let request = request(call, &us());
     let body = String::from_utf8(request.body.unwrap_or_default()).unwrap();
-    (format!("{:?} {}", request.method, request.path), body)
+    (format!("{} {}", request.method, request.path), body)
 }
 
 #[test]
 fn each_call_has_the_path_and_the_body_of_the_binding() {
     let who = r#""worker_id":"w-1","hostname":"host","pid":7,"queues":["high","low"],"concurrency":3,"labels":["gpu"],"started_at":"2026-01-02T03:04:05Z""#;
     let expected = [
-        (register(), "Post /ojs/v1/workers/register", format!("{{{who}}}")),
+        (register(), "POST /ojs/v1/workers/register", format!("{{{who}}}")),
         (
             beat(),
-            "Post /ojs/v1/workers/heartbeat",
+            "POST /ojs/v1/workers/heartbeat",
             format!(
                 r#"{{"active_jobs":["a","b"],"visibility_timeout_ms":120000,"state":"quiet","active_job_ids":["a","b"],{who}}}"#
             ),
         ),
         (
             fetch(2),
-            "Post /ojs/v1/workers/fetch",
+            "POST /ojs/v1/workers/fetch",
             r#"{"worker_id":"w-1","queues":["high","low"],"count":2,"visibility_timeout_ms":120000}"#.to_owned(),
         ),
         (
             ack(),
-            "Post /ojs/v1/workers/ack",
+            "POST /ojs/v1/workers/ack",
             r#"{"worker_id":"w-1","job_id":"j"}"#.to_owned(),
         ),
         (
             fail(false),
-            "Post /ojs/v1/workers/nack",
+            "POST /ojs/v1/workers/nack",
             r#"{"worker_id":"w-1","job_id":"j","error":{"code":"shutdown","type":"ShutdownError","message":"cut off","retryable":true,"details":{"reason":"shutdown","backtrace":["a"]},"backtrace":["a"]}}"#.to_owned(),
         ),
         (
             fail(true),
-            "Post /ojs/v1/workers/nack",
+            "POST /ojs/v1/workers/nack",
             r#"{"job_id":"j","error":{"code":"handler_error","message":"cut off","retryable":true,"details":{"reason":"shutdown","backtrace":["a"]}}}"#.to_owned(),
         ),
         (
             requeue_call(),
-            "Post /ojs/v1/workers/nack",
+            "POST /ojs/v1/workers/nack",
             r#"{"worker_id":"w-1","job_id":"j","error":{"code":"cancelled","message":"surplus","retryable":true},"requeue":true}"#.to_owned(),
         ),
-        (look(), "Get /ojs/v1/jobs/j", String::new()),
+        (look(), "GET /ojs/v1/jobs/j", String::new()),
         (
             progress(),
-            "Put /ojs/v1/jobs/j/progress",
+            "PUT /ojs/v1/jobs/j/progress",
             r#"{"progress":0.50,"message":"half","data":[1]}"#.to_owned(),
         ),
         (
             checkpoint(),
-            "Post /ojs/v1/jobs/j/checkpoint",
+            "POST /ojs/v1/jobs/j/checkpoint",
             r#"{"state":{"page": 3}}"#.to_owned(),
         ),
-        (Call::Manifest, "Get /ojs/manifest", String::new()),
+        (Call::Manifest, "GET /ojs/manifest", String::new()),
     ];
     for (call, line, body) in expected {
         assert_eq!(sent(&call), (line.to_owned(), body));
@@ -70,7 +70,7 @@ fn each_way_to_deregister_has_its_path_and_its_body() {
     let expected = [
         (
             deregister(),
-            "Post /ojs/v1/workers/deregister",
+            "POST /ojs/v1/workers/deregister",
             r#"{"worker_id":"w-1","state":"terminated"}"#.to_owned(),
         ),
         (
@@ -78,7 +78,7 @@ fn each_way_to_deregister_has_its_path_and_its_body() {
                 worker: worker(),
                 way: Farewell::Bare,
             },
-            "Post /ojs/v1/workers/deregister",
+            "POST /ojs/v1/workers/deregister",
             r#"{"worker_id":"w-1"}"#.to_owned(),
         ),
         (
@@ -86,7 +86,7 @@ fn each_way_to_deregister_has_its_path_and_its_body() {
                 worker: worker(),
                 way: Farewell::Delete,
             },
-            "Delete /ojs/v1/workers/w-1",
+            "DELETE /ojs/v1/workers/w-1",
             String::new(),
         ),
     ];

@@ -205,27 +205,15 @@ pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) ->
     form.json(AnswerStatus::Ok, &body)
 }
 
-/// The answer to a registration; `time` is now, in the form of RFC 3339.
+/// The answer to a registration or a deregistration, after which the worker is in this state;
+/// `time` is now, in the form of RFC 3339.
 #[must_use]
-pub fn registered(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
+pub fn registration(worker: Option<&str>, state: WorkerState, time: &str, form: AnswerForm) -> Vec<u8> {
     let body = RegistrationAnswer {
         ok: true,
         acknowledged: true,
         worker_id: worker,
-        state: names::worker_state(WorkerState::Running),
-        server_time: time,
-    };
-    form.json(AnswerStatus::Ok, &body)
-}
-
-/// The answer to a deregistration.
-#[must_use]
-pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
-    let body = RegistrationAnswer {
-        ok: true,
-        acknowledged: true,
-        worker_id: worker,
-        state: names::worker_state(WorkerState::Terminated),
+        state: names::worker_state(state),
         server_time: time,
     };
     form.json(AnswerStatus::Ok, &body)
