@@ -49,7 +49,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check quick demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
+.PHONY: check quick demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -114,6 +114,7 @@ setup:
 	@scripts/setup.sh test
 
 lint:
+	@scripts/setup.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --package ojs-init --no-default-features -- -D warnings
@@ -128,11 +129,11 @@ quick:
 	@echo "suite: tests"
 	RUNS=20000 cargo test --locked --lib --test tidy --test scenarios --test fuzz --test pure -- --quiet --skip exploration::
 
-# Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
-both:
-	@$(MAKE) --jobs=2 --output-sync=target lint release release-init
-
-test: setup both
+# Side by side: the set-up waits for the network, each of the others has a folder of its own to build in, and the end of a
+# release is one processor's work.
+test:
+	@scripts/setup.sh lint
+	@$(MAKE) --jobs=3 --output-sync=target setup lint release release-init
 	@$(RECORD) test -- $(MAKE) --no-print-directory suites
 
 # `cargo test` has built the development server that the demos use.

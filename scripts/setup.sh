@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|picture|bench|fuzz|test|deny|dist|dist-test|packages|packages-test|site|site-test
+# Usage: scripts/setup.sh build|demo|picture|bench|fuzz|lint|test|deny|dist|dist-test|packages|packages-test|site|site-test
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -43,7 +43,7 @@ fi
 if [ "$want" = packages-test ]; then
     python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 fi
-if [ "$want" != build ]; then
+if [ "$want" != build ] && [ "$want" != lint ]; then
     need unshare util-linux
     need python3 python3
 fi
@@ -288,7 +288,7 @@ if [ "$want" = packages ]; then
     fi
 fi
 
-if [ "$want" = test ]; then
+if [ "$want" = test ] || [ "$want" = lint ]; then
     for tool in clippy rustfmt; do
         if ! cargo "$([ $tool = rustfmt ] && echo fmt || echo $tool)" --version >/dev/null 2>&1; then
             if command -v rustup >/dev/null 2>&1; then
