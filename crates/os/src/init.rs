@@ -1,7 +1,7 @@
 //! The duties of an init: to adopt orphans, and to hold on to nothing that is the child's.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 use nix::errno::Errno;
@@ -119,7 +119,9 @@ pub fn reserve_std_fds() {
 /// background there, and reading would stop it. ojs-init stays in the foreground, so Ctrl-C and
 /// Ctrl-Z reach it.
 pub fn detach_stdin_tty() {
-    if !io::stdin().is_terminal() {
+    // SAFETY: asks about a number that need not be a descriptor. The standard library would make a
+    // buffer for standard input first.
+    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
         return;
     }
     if let Ok(null) = File::open("/dev/null") {
