@@ -13,12 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use crate::child_words::{candidates, changed};
 use crate::entry::{Environ, value_of};
-use crate::errno::errno;
+use crate::errno::{check, errno};
 use crate::job_child::{JobTraits, Refused};
 use crate::listen_pid::{self, ListenPid};
 use crate::open_files::OpenFiles;
@@ -289,7 +288,7 @@ impl ChildPlan {
                 (&raw mut job).cast::<c_void>(),
             )
         };
-        let pid = Errno::result(pid).map_err(|error| SpawnError::NoProcess(error.into()))?;
+        let pid = check(pid).map_err(SpawnError::NoProcess)?;
         job.outcome(Pid::new(pid))
     }
 }

@@ -4,12 +4,21 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use nix::errno::Errno;
+use nix::errno::{Errno, ErrnoSentinel};
 
 /// The errno of the calling thread, for code that may not do more than system calls.
 pub(crate) fn errno() -> c_int {
     // SAFETY: always a valid pointer to the calling thread's errno.
     unsafe { *libc::__errno_location() }
+}
+
+/// The result of a system call, or its error, whatever number that has.
+pub(crate) fn check<T: ErrnoSentinel + PartialEq>(result: T) -> io::Result<T> {
+    if result == T::sentinel() {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 /// The descriptor that a system call returned, or its error.
@@ -18,7 +27,7 @@ pub(crate) fn errno() -> c_int {
 ///
 /// The descriptor is new, and no other code owns it.
 pub(crate) unsafe fn new_descriptor(result: impl Into<c_long>) -> io::Result<OwnedFd> {
-    let number = Errno::result(result.into())?;
+    let number = check(result.into())?;
     let number = i32::try_from(number).map_err(io::Error::other)?;
     // SAFETY: as the caller has to know.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })

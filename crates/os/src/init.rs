@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-use nix::errno::Errno;
-
+use crate::errno::check;
 use crate::process::Pid;
 use ojs_values::signal::Signal;
 
@@ -36,7 +35,7 @@ pub fn has_parent_here() -> bool {
 /// EINVAL before Linux 3.4.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
-    Errno::result(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
     Ok(())
 }
 
@@ -54,7 +53,7 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
         let result = libc::prctl(libc::PR_SET_PDEATHSIG, signal.number(), 0, 0, 0);
         (before, result, libc::getppid())
     };
-    Errno::result(result)?;
+    check(result)?;
     if before != after {
         crate::process::signal(Pid::own(), signal)
     } else {
@@ -141,7 +140,7 @@ pub fn detach_stdin_tty() {
 /// None is known but a seccomp filter.
 pub fn forbid_dumps() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
-    Errno::result(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })?;
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nix::errno::Errno;
+use crate::errno::check;
 
 /// How many descriptors a process may have.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ impl OpenFiles {
         };
         let nothing = std::ptr::null::<libc::rlimit64>();
         // SAFETY: the structure is valid to write to, and nothing is read through the null pointer.
-        Errno::result(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, nothing, &raw mut limit) })?;
+        check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, nothing, &raw mut limit) })?;
         Ok(Self(limit))
     }
 
@@ -29,9 +29,7 @@ impl OpenFiles {
     pub fn take_effect(&self) -> io::Result<()> {
         let nothing = std::ptr::null_mut::<libc::rlimit64>();
         // SAFETY: the structure lives, and nothing is written through the null pointer.
-        Errno::result(unsafe {
-            libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const self.0, nothing)
-        })?;
+        check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const self.0, nothing) })?;
         Ok(())
     }
 }

@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::errno::new_descriptor;
+use crate::errno::{check, new_descriptor};
 use crate::process::{self, Pid};
 use ojs_values::signal::Signal;
 
@@ -165,7 +164,7 @@ fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
             &raw mut size,
         )
     };
-    Errno::result(result)?;
+    check(result)?;
     // SAFETY: a new descriptor.
     unsafe { new_descriptor(descriptor) }
 }
@@ -187,7 +186,7 @@ fn signal_by_descriptor(descriptor: BorrowedFd<'_>, signal: Signal) -> io::Resul
             0,
         )
     };
-    Errno::result(result)?;
+    check(result)?;
     Ok(())
 }
 

@@ -5,8 +5,7 @@ use std::fs::{self, File, ReadDir};
 use std::io::{self, ErrorKind, Read};
 use std::str::SplitAsciiWhitespace;
 
-use nix::errno::Errno;
-
+use crate::errno::check;
 use ojs_values::signal::Signal;
 
 /// A process id, always positive: 0 and negative numbers have another meaning for `kill`.
@@ -85,7 +84,7 @@ pub fn signal_namespace(signal: Signal) -> io::Result<()> {
 fn send(target: i32, signal: Signal) -> io::Result<()> {
     // The raw call: the C library's wrapper need not know every signal number.
     // SAFETY: kill takes two numbers and touches no memory.
-    Errno::result(unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) })?;
+    check(unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) })?;
     Ok(())
 }
 
@@ -225,7 +224,7 @@ impl Iterator for Numbers {
     type Item = i32;
 
     fn next(&mut self) -> Option<i32> {
-        // If a directory cannot be read any further, its process has ended.
+        // If the directory of a process cannot be read any further, the process has ended.
         let names = self.0.by_ref().map_while(Result::ok);
         let mut numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         numbers.find(|number| *number > 0)

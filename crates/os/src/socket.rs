@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
+use crate::errno::check;
 use crate::pidfd::ProcessWatch;
 use crate::process::Pid;
 
@@ -254,7 +254,7 @@ impl Stream {
     pub fn readable(&self) -> io::Result<usize> {
         let mut count: libc::c_int = 0;
         // SAFETY: the number is valid to write to.
-        Errno::result(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+        check(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 }
