@@ -114,7 +114,6 @@ setup:
 	@scripts/setup.sh test
 
 lint:
-	@scripts/setup.sh lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --package ojs-init --no-default-features -- -D warnings
