@@ -24,7 +24,7 @@ use crate::api::{
 use crate::backend::answers::Answered;
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
-use crate::jobs::job::{Job, Place};
+use crate::jobs::job::Job;
 use crate::jobs::part::Jobs;
 use crate::shutdown::ending::Ending;
 use crate::timers::Timers;
@@ -202,7 +202,7 @@ impl Lifecycle {
             .iter()
             .filter(|(_, job)| job.is_held_beside())
             .count();
-        let count = |is: fn(&Place) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(&job.place)).count();
+        let count = |is: fn(&Job) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(job)).count();
         // The handlers of dropped jobs may run, so an end waits for them.
         let dropped = if self.phase().is_terminating() {
             self.jobs.ledger().dropped()
@@ -216,14 +216,12 @@ impl Lifecycle {
             active: self.jobs.ledger().active() + dropped,
             waiting: self.jobs.ledger().waiting().len(),
             held_back,
-            held: count(|place| matches!(place, Place::Held(_)))
-                - self.jobs.ledger().lost()
-                - self.jobs.ledger().dropped()
+            held: count(|job| job.held().is_some()) - self.jobs.ledger().lost() - self.jobs.ledger().dropped()
                 + dropped,
             unanswered: self.jobs.ledger().unanswered(),
             dropped: self.jobs.ledger().dropped(),
-            past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
-            reporting: count(|place| matches!(place, Place::Reporting(_))) - held_back,
+            past_their_time: count(|job| job.held().is_some_and(|held| held.is_past_its_time)),
+            reporting: count(Job::is_reporting) - held_back,
             oldest_since: self.oldest_active_since(),
             ready_holders: self.workers.holders().ready(),
             capacity: self.workers.holders().concurrency(),

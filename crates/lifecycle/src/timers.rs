@@ -61,6 +61,15 @@ impl<T: Ord + Copy> Timers<T> {
         }
     }
 
+    /// Makes this timer due at `due` if it is armed and later. Returns whether it is armed.
+    pub fn bring_forward(&mut self, timer: T, due: Moment) -> bool {
+        let is_armed = self.deadline_of(timer).is_some();
+        if is_armed {
+            self.arm_at_latest(timer, due);
+        }
+        is_armed
+    }
+
     /// Clears one timer.
     pub fn cancel(&mut self, timer: T) {
         if self.armed_of_kind(timer).is_none_or(|armed| *armed == 0) {

@@ -22,10 +22,9 @@ const MANIFEST_ATTEMPTS: u32 = 10;
 const REGISTER_MORE_AFTER: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// A new incarnation registers (worker protocol 3.1).
-    /// A worker process has started: another incarnation, or one more process of the same after it
-    /// was recycled.
-    pub(crate) fn begin_incarnation(&mut self, worker: WorkerId, cx: &Context) {
+    /// A process of this worker has started. A new incarnation registers (worker protocol 3.1); one
+    /// more process of the same one, after a recycling, does not.
+    pub(crate) fn worker_began(&mut self, worker: WorkerId, cx: &Context) {
         if self.session.is(&worker) {
             return;
         }
@@ -177,9 +176,7 @@ impl Link {
         if is_fixed && used < configured && used != was {
             self.notify(LinkNotice::HeartbeatIntervalCut { configured, used });
         }
-        if self.timers.deadline_of(LinkTimer::Heartbeat).is_some() {
-            self.timers.arm_at_latest(LinkTimer::Heartbeat, cx.now.after(used));
-        }
+        self.timers.bring_forward(LinkTimer::Heartbeat, cx.now.after(used));
     }
 
     pub(super) fn register_again(&mut self, failure: Failure, cx: &Context) {

@@ -6,7 +6,7 @@ use crate::api::{Failure, LinkTimer, Moment, Reply};
 use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::purpose::Purpose;
-use crate::retry::state::{Failures, RetryNow};
+use crate::retry::state::Failures;
 
 /// Least time between two moments to which retries are brought forward.
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
@@ -42,29 +42,16 @@ impl Link {
         };
         let is_registering = self.is_registering();
         let is_fetching = self.is_fetching();
-        let registration = self.session.registrations.retry_now(failures, is_registering, is_soon);
+        let mut is_one_retried = self.session.registrations.retry_now(failures, is_registering, is_soon)
+            && (is_registering || self.timers.bring_forward(LinkTimer::Register, at));
         // Of two FETCHes one may have failed while the other one is in flight.
-        let is_fetch_held_up = self.is_fetch_held_up();
-        let mut verdicts = vec![(registration, LinkTimer::Register)];
-        if is_fetch_held_up || !is_fetching {
-            let verdict = self.session.fetches.retry_now(failures, false, is_soon);
-            verdicts.push((verdict, LinkTimer::FetchAgain));
+        if self.is_fetch_held_up() || !is_fetching {
+            is_one_retried |= self.session.fetches.retry_now(failures, false, is_soon)
+                && self.timers.bring_forward(LinkTimer::FetchAgain, at);
         }
-        if is_fetching {
-            let verdict = self.session.fetches.retry_now(failures, true, is_soon);
-            verdicts.push((verdict, LinkTimer::FetchAgain));
-        }
-        for (verdict, timer) in verdicts {
-            match verdict {
-                RetryNow::Unchanged => {}
-                RetryNow::NextPauseIsShort => self.session.retries_at(at),
-                RetryNow::EndPause => {
-                    if self.timers.deadline_of(timer).is_some() {
-                        self.timers.arm_at_latest(timer, at);
-                        self.session.retries_at(at);
-                    }
-                }
-            }
+        is_one_retried |= is_fetching && self.session.fetches.retry_now(failures, true, is_soon);
+        if is_one_retried {
+            self.session.retries_at(at);
         }
         self.say(Said::RetryJobs { failures, at, is_soon });
     }

@@ -235,9 +235,7 @@ impl Link {
     fn stream_was_cut(&mut self, reopened_after: Duration, cx: &Context) {
         let latest = cx.now.after(reopened_after + cx.options.poll_interval);
         self.poll_pace.looks_again_at(latest);
-        if self.timers.deadline_of(LinkTimer::Fetch).is_some() {
-            self.timers.arm_at_latest(LinkTimer::Fetch, latest);
-        }
+        self.timers.bring_forward(LinkTimer::Fetch, latest);
     }
 
     /// A stream ended.

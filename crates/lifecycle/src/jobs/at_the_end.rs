@@ -22,8 +22,7 @@ impl Jobs {
     pub(crate) fn cancel_held_by(&mut self, holders: &[HolderId], cx: &Context) {
         let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
         for claim in held.copied().collect::<Vec<Claim>>() {
-            let is_cancelled = |job: &Job| matches!(&job.place, Place::Held(held) if held.cancelled.is_some());
-            if !self.ledger.get(claim).is_some_and(is_cancelled) {
+            if self.ledger.get(claim).and_then(Job::cancelled).is_none() {
                 self.cancel(claim, CancelReason::Shutdown, cx.options.cancel_grace, cx);
             }
         }

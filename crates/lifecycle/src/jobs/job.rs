@@ -289,22 +289,31 @@ impl Job {
         !is_done && !self.is_lost
     }
 
+    /// The facts about the job that a holder has; none if no holder has it.
+    #[must_use]
+    pub fn held(&self) -> Option<&Held> {
+        match &self.place {
+            Place::Held(held) => Some(held),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
     /// The holder of the job.
     #[must_use]
     pub fn holder(&self) -> Option<HolderId> {
-        match &self.place {
-            Place::Held(held) => Some(held.holder),
-            Place::Waiting | Place::Reporting(_) => None,
-        }
+        self.held().map(|held| held.holder)
     }
 
     /// The request for jobs that this job answered, if a holder has the job.
     #[must_use]
     pub fn pull(&self) -> Option<PullId> {
-        match &self.place {
-            Place::Held(held) => held.pull,
-            Place::Waiting | Place::Reporting(_) => None,
-        }
+        self.held()?.pull
+    }
+
+    /// Why its handler was told to stop, if it was.
+    #[must_use]
+    pub fn cancelled(&self) -> Option<CancelReason> {
+        self.held()?.cancelled
     }
 
     /// Whether the job is given back and waits for the end of its hold.
@@ -331,10 +340,7 @@ impl Job {
     /// Whether its outcome waits for the backend.
     #[must_use]
     pub fn is_reporting(&self) -> bool {
-        match &self.place {
-            Place::Reporting(_) => true,
-            Place::Waiting | Place::Held(_) => false,
-        }
+        self.report().is_some()
     }
 
     /// Whether a heartbeat extends the reservation of the job. A FAIL or requeue that may have been

@@ -207,7 +207,7 @@ impl Jobs {
     /// heartbeat that named it in between.
     pub(super) fn is_dropped_once_more(&self, claim: Claim) -> bool {
         let job = self.ledger.get(claim).filter(|job| job.is_dropped);
-        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.beats.was_adopted))
+        job.and_then(Job::held).is_some_and(|held| held.beats.was_adopted)
     }
 
     /// The handler of a lost job has had its time to answer. It occupies a slot of its holder, and

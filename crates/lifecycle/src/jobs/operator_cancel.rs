@@ -8,7 +8,7 @@ use crate::api::{
     StoppingJob,
 };
 use crate::jobs::dispatch::error;
-use crate::jobs::job::{Held, Job, Place};
+use crate::jobs::job::Job;
 use crate::jobs::losses::may_end_for_a_job;
 use crate::jobs::part::{Context, Jobs};
 
@@ -64,7 +64,7 @@ impl Jobs {
 
     fn cancel_at_holder(&mut self, claim: Claim, cx: &Context) -> CancelAnswer {
         let job = self.ledger.get(claim);
-        let Some((job, held)) = job.and_then(|job| Some((job, held_of(job)?))) else {
+        let Some((job, held)) = job.and_then(|job| Some((job, *job.held()?))) else {
             return CancelAnswer::Refused(CancelRefusal::Unknown);
         };
         let subject = job.subject();
@@ -89,10 +89,8 @@ impl Jobs {
             self.timers.cancel(JobTimer::JobTimeout(claim));
             self.timers.arm(timer, cx.now.after(cx.options.timeout_grace));
         }
-        let cancelled = self.ledger.get(claim).and_then(held_of);
-        let reason = cancelled
-            .and_then(|held| held.cancelled)
-            .unwrap_or(CancelReason::Operator);
+        let cancelled = self.ledger.get(claim).and_then(Job::cancelled);
+        let reason = cancelled.unwrap_or(CancelReason::Operator);
         let unanswered = match (self.ledger.get(claim), reason) {
             (Some(job), _) if job.is_lost => JobEnd::Lost,
             (_, CancelReason::Timeout) | (None, _) => JobEnd::Failed,
@@ -113,13 +111,6 @@ impl Jobs {
     /// Decides a job that an operator cancelled and whose handler gives no answer any more.
     pub(super) fn end_cancelled(&mut self, claim: Claim, why: &str, cx: &Context) {
         self.leave_over(claim, why, || error(CANCELLED_BY_OPERATOR, why, true), cx);
-    }
-}
-
-fn held_of(job: &Job) -> Option<Held> {
-    match job.place {
-        Place::Held(held) => Some(held),
-        Place::Waiting | Place::Reporting(_) => None,
     }
 }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::api::ids::{CallId, HolderId, JobId};
 use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options};
 use crate::jobs::facts::{BackendFacts, EndFacts, Takers};
-use crate::jobs::job::Place;
 use crate::jobs::ledger::Ledger;
 use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
@@ -80,10 +79,9 @@ impl Jobs {
 
     /// Whether this holder has a cancelled job.
     pub(crate) fn has_cancelled(&self, holder: HolderId) -> bool {
-        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
         let held = self.ledger.held_by(holder).iter();
         let mut held = held.filter_map(|claim| self.ledger.get(*claim));
-        held.any(|job| is_cancelled(&job.place))
+        held.any(|job| job.cancelled().is_some())
     }
 
     /// Whether a suspect waits, or has a process for itself.

@@ -15,7 +15,6 @@ use crate::jobs::job::{Again, Job, LookStep};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
-use crate::retry::patience::LONGEST_RETRY_IN_A_DRAIN;
 use crate::retry::state::is_of_an_outage;
 
 /// Time for which ojs-init tries to look at a repeated delivery.
@@ -150,24 +149,6 @@ impl Jobs {
         };
         for look in [again, job.suspicion.look].into_iter().flatten() {
             self.say(Said::DropCall(look));
-        }
-    }
-
-    /// Shortens the pauses of looks, because the end waits for the last outcome: see
-    /// [`Self::shorten_pauses`].
-    pub(crate) fn shorten_look_pauses(&mut self, cx: &Context) {
-        let pausing = self
-            .ledger
-            .agains()
-            .filter(|(_, again)| again.step == LookStep::Pausing);
-        let longest = pausing.map(|(claim, again)| {
-            let asked_for = again.setbacks.asked_for().unwrap_or_default();
-            (claim, asked_for.max(LONGEST_RETRY_IN_A_DRAIN))
-        });
-        let longest: Vec<(Claim, Duration)> = longest.collect();
-        for (claim, longest) in longest {
-            self.timers
-                .arm_at_latest(JobTimer::LookAgain(claim), cx.now.after(longest));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::api::{
     Outcome, Reply,
 };
 use crate::jobs::brake::{Braked, GivenBackBy};
-use crate::jobs::job::{Hold, Job, Place, Question, Report};
+use crate::jobs::job::{Again, Hold, Job, LookStep, Place, Question, Report};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
@@ -95,10 +95,9 @@ impl Jobs {
     /// attempt, and the next attempt would run into that timeout again, for ever. If the shutdown
     /// cancelled the job as well, the worker may have released it because of that.
     fn meant_after_a_timeout(&self, claim: Claim, what: Outcome) -> Outcome {
-        let has_timed_out = match self.ledger.get(claim).map(|job| &job.place) {
-            Some(Place::Held(held)) => held.cancelled == Some(CancelReason::Timeout) && !held.is_told_of_shutdown,
-            Some(Place::Waiting | Place::Reporting(_)) | None => false,
-        };
+        let held = self.ledger.get(claim).and_then(Job::held);
+        let has_timed_out =
+            held.is_some_and(|held| held.cancelled == Some(CancelReason::Timeout) && !held.is_told_of_shutdown);
         match what {
             Outcome::Requeued { reason, .. } if has_timed_out => {
                 let message = format!("timed out, and was given back after that ({reason})");
@@ -358,21 +357,25 @@ impl Jobs {
         self.confirm(report.listener, id, about, true);
     }
 
-    /// Shortens all pauses, because the end waits for the last outcome. A pause that the backend
-    /// asked for stays.
+    /// Shortens all pauses of outcomes and looks, because the end waits for the last outcome. A
+    /// pause that the backend asked for stays.
     pub(crate) fn shorten_pauses(&mut self, cx: &Context) {
-        let pausing = self.ledger.reports().filter(|(_, report)| report.step.is_pause());
-        let longest = |report: &Report| {
+        let longest = |setbacks: &RetryState, usual: Duration| {
+            let longest = setbacks.asked_for().unwrap_or_default().max(usual);
+            cx.now.after(longest)
+        };
+        for (claim, report) in self.ledger.reports().filter(|(_, report)| report.step.is_pause()) {
             let usual = match report.missing {
                 Some(_) => LONGEST_RETRY_OF_A_MISSING_JOB,
                 None => LONGEST_RETRY_IN_A_DRAIN,
             };
-            report.setbacks.asked_for().unwrap_or_default().max(usual)
-        };
-        let pausing: Vec<(Claim, Duration)> = pausing.map(|(claim, report)| (claim, longest(report))).collect();
-        for (claim, longest) in pausing {
-            self.timers
-                .arm_at_latest(JobTimer::Report(claim), cx.now.after(longest));
+            let at = longest(&report.setbacks, usual);
+            self.timers.arm_at_latest(JobTimer::Report(claim), at);
+        }
+        let pausing = |(_, again): &(Claim, &mut Again)| again.step == LookStep::Pausing;
+        for (claim, again) in self.ledger.agains().filter(pausing) {
+            let at = longest(&again.setbacks, LONGEST_RETRY_IN_A_DRAIN);
+            self.timers.arm_at_latest(JobTimer::LookAgain(claim), at);
         }
     }
 

@@ -5,35 +5,22 @@ use crate::api::ids::Claim;
 use crate::api::{JobTimer, Moment};
 use crate::jobs::job::{LookStep, Report};
 use crate::jobs::part::Jobs;
-use crate::retry::state::{Failures, RetryNow};
+use crate::retry::state::Failures;
 
 impl Jobs {
     /// Retries at this moment the reports and looks whose last failure has no cause any more.
     /// Returns whether there is one.
     pub(crate) fn retry_now(&mut self, failures: Failures, at: Moment, is_soon: bool) -> bool {
-        let mut verdicts: Vec<(JobTimer, RetryNow)> = Vec::new();
+        let mut is_one_retried = false;
         for (claim, report) in self.ledger.reports() {
             let is_in_flight = !report.step.is_pause();
-            let verdict = report.setbacks.retry_now(failures, is_in_flight, is_soon);
-            verdicts.push((JobTimer::Report(claim), verdict));
+            is_one_retried |= report.setbacks.retry_now(failures, is_in_flight, is_soon)
+                && (is_in_flight || self.timers.bring_forward(JobTimer::Report(claim), at));
         }
         for (claim, again) in self.ledger.agains() {
             let is_in_flight = again.step != LookStep::Pausing;
-            let verdict = again.setbacks.retry_now(failures, is_in_flight, is_soon);
-            verdicts.push((JobTimer::LookAgain(claim), verdict));
-        }
-        let mut is_one_retried = false;
-        for (timer, verdict) in verdicts {
-            match verdict {
-                RetryNow::Unchanged => {}
-                RetryNow::NextPauseIsShort => is_one_retried = true,
-                RetryNow::EndPause => {
-                    if self.timers.deadline_of(timer).is_some() {
-                        self.timers.arm_at_latest(timer, at);
-                        is_one_retried = true;
-                    }
-                }
-            }
+            is_one_retried |= again.setbacks.retry_now(failures, is_in_flight, is_soon)
+                && (is_in_flight || self.timers.bring_forward(JobTimer::LookAgain(claim), at));
         }
         is_one_retried
     }

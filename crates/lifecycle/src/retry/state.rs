@@ -51,35 +51,22 @@ impl RetryState {
         self.last.is_some_and(|last| failures.has(last))
     }
 
-    /// The next step of a request whose last failure has no cause any more. A request in flight may
-    /// fail in this way once more, and its pause is then short. If `is_soon`, because retries were
-    /// brought forward a moment ago, a request in flight keeps its pause.
-    pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> RetryNow {
-        if !self.last_was(failures) || is_in_flight && is_soon {
-            RetryNow::Unchanged
-        } else if is_in_flight {
+    /// Whether the pause of this request ends now, because its last failure has no cause any more.
+    /// A request in flight may fail in this way once more, and its pause is then short. If
+    /// `is_soon`, because retries were brought forward a moment ago, a request in flight keeps its
+    /// pause.
+    pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> bool {
+        let is_now = self.last_was(failures) && !(is_in_flight && is_soon);
+        if is_now && is_in_flight {
             self.reset();
-            RetryNow::NextPauseIsShort
-        } else {
-            RetryNow::EndPause
         }
+        is_now
     }
 
     /// Makes the next pause a short one. The last failure stays known.
     pub fn reset(&mut self) {
         self.count = 0;
     }
-}
-
-/// The next step of a request when the cause of its last failure is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryNow {
-    /// Nothing.
-    Unchanged,
-    /// The request is in flight. If it fails, its pause is short.
-    NextPauseIsShort,
-    /// The request pauses, and the pause ends.
-    EndPause,
 }
 
 /// Failures that have one cause.

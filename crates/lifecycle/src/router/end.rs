@@ -103,12 +103,7 @@ impl Lifecycle {
                 });
             }
             Said::TellBackend { from } => self.link(now, |link, cx| link.beat_for_terminate(from, cx)),
-            Said::DrainBegins => {
-                self.jobs(now, |jobs, cx| {
-                    jobs.shorten_pauses(cx);
-                    jobs.shorten_look_pauses(cx);
-                });
-            }
+            Said::DrainBegins => self.jobs(now, Jobs::shorten_pauses),
             Said::DrainLine { is_first, left } => self.drain_line(is_first, left),
             Said::StopBegins(forced) => {
                 let held = self

@@ -38,7 +38,7 @@ impl Lifecycle {
         match said {
             Said::Order(effect) => self.order(effect),
             Said::Notify(notice) => self.notify(notice),
-            Said::Began(worker) => self.link(now, |link, cx| link.begin_incarnation(worker, cx)),
+            Said::Began(worker) => self.link(now, |link, cx| link.worker_began(worker, cx)),
             Said::NobodyWorks => self.jobs(now, Jobs::end_holds),
             Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
             Said::Killed => self.ending.killed(now),
