@@ -239,22 +239,17 @@ impl EventLoop {
             trace!("next deadline: {timer:?}");
             due
         });
-        let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
-        let of_control = self.control.next_deadline();
-        let of_processes = self.processes.next_deadline(now());
-        let of_backend = self.backend.next_deadline();
-        let of_interface = self.interface.next_deadline();
-        let of_memory = self.memory_look_at;
-        let of_traces = self.traces.as_ref().and_then(|traces| traces.next_deadline());
-        let others = of_probes
-            .into_iter()
-            .chain(of_control)
-            .chain(of_processes)
-            .chain(of_backend)
-            .chain(of_interface)
-            .chain(of_memory)
-            .chain(of_traces);
-        of_machine.into_iter().chain(others).min()
+        let deadlines = [
+            of_machine,
+            self.probes.as_ref().and_then(ProbeLinks::next_deadline),
+            self.control.next_deadline(),
+            self.processes.next_deadline(now()),
+            self.backend.next_deadline(),
+            self.interface.next_deadline(),
+            self.memory_look_at,
+            self.traces.as_ref().and_then(|traces| traces.next_deadline()),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Collects events. The order of the sources has no meaning, because the machine does not rely

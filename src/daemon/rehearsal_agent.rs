@@ -7,7 +7,7 @@ use log::warn;
 
 use crate::config::{Config, Mode, keys};
 use crate::daemon::backend::tls;
-use crate::daemon::backend::token::TokenSource;
+use crate::daemon::backend::token::TokenFile;
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::options::{announce, options};
@@ -87,7 +87,8 @@ fn steps(
             .map_err(|error| error.to_string()),
     );
     // Without a token a start continues, with this warning.
-    let _ = TokenSource::new(&config.backend).now();
+    let token = config.backend.auth_token_file.clone();
+    let _ = token.map(|path| TokenFile::new(path).now());
     drop(TerminationLog::open(config));
     // Without a limit a start continues, with this warning.
     drop(MemoryWatch::of(config));

@@ -1,63 +1,52 @@
 //! The bearer token, from its file: secrets rotate.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Backend, Secret};
+use crate::config::Secret;
 use crate::daemon::backend::small_file;
 use crate::daemon::log::throttle::Throttle;
 
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
 
-/// The source of the token. Copies share their complaints, so each complaint is logged once.
-#[derive(Debug, Clone)]
-pub(in crate::daemon) struct TokenSource {
-    file: Option<PathBuf>,
-    fixed: Option<Secret>,
-    complaints: Arc<Mutex<Throttle>>,
+/// The file of the token, `backend.auth_token_file`.
+#[derive(Debug)]
+pub(in crate::daemon) struct TokenFile {
+    path: PathBuf,
+    complaints: Throttle,
 }
 
-/// A token is configured, and there is none now. The log gives the reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::daemon) struct NoToken;
-
-impl TokenSource {
-    /// The file if there is one, else the token itself, else none.
-    pub(in crate::daemon) fn new(backend: &Backend) -> Self {
+impl TokenFile {
+    /// This file.
+    pub(in crate::daemon) fn new(path: PathBuf) -> Self {
         Self {
-            file: backend.auth_token_file.clone(),
-            fixed: backend.auth_token.clone(),
-            complaints: Arc::default(),
+            path,
+            complaints: Throttle::default(),
         }
     }
 
-    /// The token as it is now; `None`: requests carry none.
-    ///
-    /// # Errors
-    /// The file holds no usable token.
-    pub(in crate::daemon) fn now(&self) -> Result<Option<Secret>, NoToken> {
-        let Some(path) = &self.file else {
-            return Ok(self.fixed.clone());
-        };
-        let warn_throttled = |what: &str| {
-            let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-            complaints.warn(format_args!(
-                "backend.auth_token_file = {}: {what}; nothing is sent to the backend until it holds a token",
-                path.display()
-            ));
-            NoToken
-        };
-        let bytes = small_file::read(path, MAX_TOKEN_FILE_BYTES)
-            .map_err(|error| warn_throttled(&format!("cannot be read: {error}")))?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim();
-        if text.is_empty() {
-            return Err(warn_throttled("is empty"));
-        }
-        let token = Secret::parse(text).ok_or_else(|| {
-            warn_throttled("holds what no header can carry: a token is printable ASCII without blanks")
-        })?;
-        Ok(Some(token))
+    /// The token as it is now; `None`: the file holds no usable one, and the log says why.
+    pub(in crate::daemon) fn now(&mut self) -> Option<Secret> {
+        let bytes = small_file::read(&self.path, MAX_TOKEN_FILE_BYTES);
+        let token = bytes
+            .map_err(|error| format!("cannot be read: {error}"))
+            .and_then(|bytes| read(&String::from_utf8_lossy(&bytes)));
+        token
+            .map_err(|problem| {
+                let path = self.path.display();
+                self.complaints.warn(format_args!(
+                    "backend.auth_token_file = {path}: {problem}; nothing is sent to the backend until it holds a token"
+                ));
+            })
+            .ok()
     }
+}
+
+fn read(text: &str) -> Result<Secret, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    let problem = "holds what no header can carry: a token is printable ASCII without blanks";
+    Secret::parse(text).ok_or_else(|| problem.to_owned())
 }

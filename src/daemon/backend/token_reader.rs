@@ -2,13 +2,14 @@
 //! hang, the loop may not.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::lookup::LoopWake;
-use crate::daemon::backend::token::{NoToken, TokenSource};
+use crate::daemon::backend::token::TokenFile;
 use ojs_lifecycle::api::Moment;
 use ojs_os::threads;
 
@@ -33,24 +34,21 @@ pub(in crate::daemon) enum TokenState {
     Missing,
 }
 
-/// The result of one look into the file, and the number of the look.
-type Read = (u64, Result<Option<Secret>, NoToken>);
-
 /// The token, from the configuration or a file.
 pub(in crate::daemon) struct TokenReader {
-    /// The source of the token. None: the token is fixed.
-    source: Option<TokenSource>,
+    /// The file of the token. None: the token is fixed, or there is none.
+    file: Option<PathBuf>,
     wake: LoopWake,
-    newest: Option<Result<Option<Secret>, NoToken>>,
+    newest: Option<Secret>,
     /// When the last look into the file began.
     read_at: Moment,
-    /// The number of the last look, and of the first one that counts.
+    /// How many looks there were, and the number of the first one that counts.
     asked: u64,
     needed: u64,
     /// Since when a look is under way.
     asked_at: Option<Moment>,
-    questions: Option<Sender<u64>>,
-    answers: Option<Receiver<Read>>,
+    questions: Option<Sender<()>>,
+    answers: Option<Receiver<Option<Secret>>>,
 }
 
 impl fmt::Debug for TokenReader {
@@ -63,12 +61,9 @@ impl TokenReader {
     /// The token of this configuration. `wake` wakes the loop for [`TokenReader::take`].
     pub(in crate::daemon) fn new(backend: &Backend, wake: LoopWake, now: Moment) -> Self {
         let mut reader = Self {
-            source: backend.auth_token_file.is_some().then(|| TokenSource::new(backend)),
+            file: backend.auth_token_file.clone(),
             wake,
-            newest: backend
-                .auth_token_file
-                .is_none()
-                .then(|| Ok(backend.auth_token.clone())),
+            newest: backend.auth_token.clone().filter(|_| backend.auth_token_file.is_none()),
             read_at: now,
             asked: 0,
             needed: 0,
@@ -76,7 +71,7 @@ impl TokenReader {
             questions: None,
             answers: None,
         };
-        if reader.source.is_some() {
+        if reader.file.is_some() {
             reader.ask(now);
         }
         reader
@@ -89,18 +84,18 @@ impl TokenReader {
 
     /// The newest token; none if requests carry none.
     pub(in crate::daemon) fn newest(&self) -> Option<&Secret> {
-        self.newest.as_ref()?.as_ref().ok()?.as_ref()
+        self.newest.as_ref()
     }
 
     /// Whether there is one now, or none is needed.
     pub(in crate::daemon) fn is_there(&self) -> bool {
-        matches!(self.newest, Some(Ok(_)))
+        self.file.is_none() || self.newest.is_some()
     }
 
     /// Whether a request can have it.
     pub(in crate::daemon) fn state(&mut self, now: Moment) -> TokenState {
         let is_fresh = self.asked_at.is_none() && self.asked >= self.needed && self.read_at.elapsed(now) < FRESH_LIMIT;
-        if is_fresh || self.source.is_none() {
+        if is_fresh || self.file.is_none() {
             return if self.is_there() {
                 TokenState::Ready
             } else {
@@ -128,20 +123,20 @@ impl TokenReader {
             self.start();
         }
         self.asked += 1;
-        self.questions.as_ref()?.send(self.asked).ok()?;
+        self.questions.as_ref()?.send(()).ok()?;
         self.read_at = now;
         self.asked_at = Some(now);
         self.asked_at
     }
 
     fn start(&mut self) {
-        let Some(source) = &self.source else { return };
-        let source = source.clone();
+        let Some(path) = &self.file else { return };
+        let mut file = TokenFile::new(path.clone());
         let ((questions, asked), (sender, answers)) = (mpsc::channel(), mpsc::channel());
         let wake = Arc::clone(&self.wake);
         let work = move || {
-            while let Ok(number) = asked.recv() {
-                if sender.send((number, source.now())).is_err() {
+            while asked.recv().is_ok() {
+                if sender.send(file.now()).is_err() {
                     return;
                 }
                 wake();
@@ -163,11 +158,10 @@ impl TokenReader {
     pub(in crate::daemon) fn take(&mut self) -> bool {
         let Some(answers) = &self.answers else { return false };
         let mut is_new = false;
-        while let Ok((number, result)) = answers.try_recv() {
-            if number == self.asked {
-                self.asked_at = None;
-            }
-            self.newest = Some(result);
+        while let Ok(token) = answers.try_recv() {
+            // One look at a time is under way.
+            self.asked_at = None;
+            self.newest = token;
             is_new = true;
         }
         is_new
