@@ -45,9 +45,16 @@ impl Judge<'_> {
             released.is_some_and(|ms| ms < granted - SLACK)
         };
         let is_given_back = |hand: &Hand<'_>| hand.end() == Some(End::Requeued) && !is_released(hand) && is_late(hand);
+        // The FAIL of such a job may have met a backend that was too slow for what was left.
+        let answers = [Word::Acked, Word::Failed, Word::Releasing];
+        let is_unheard = |hand: &Hand<'_>| {
+            let is_unanswered = answers.iter().all(|word| hand.word(*word).is_none());
+            hand.end().is_none() && is_unanswered && hand.took.is_some_and(|took| took < granted + SLACK)
+        };
         let is_possible = |hand: &Hand<'_>| {
             let is_kept = self.is_kept_from_discarding(hand) && !is_released(hand);
-            self.is_cut_off(hand) || (self.plan.requeues && (is_given_back(hand) || is_kept))
+            let went_back = self.plan.requeues && (is_given_back(hand) || is_kept);
+            self.is_cut_off(hand) || is_unheard(hand) || went_back
         };
         self.hands().filter(is_possible).collect()
     }

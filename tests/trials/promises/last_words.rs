@@ -12,14 +12,15 @@ impl Judge<'_> {
         const PROMISE: &str = "final heartbeat and deregister last";
         // A worker that was ended is deregistered before the next one comes.
         let is_sign = |event: &Event| ["heartbeat", "register"].contains(&event.operation);
-        let mut signs = self.requests.iter().rev().filter(|event| is_sign(event));
-        let last_worker = signs.next().and_then(|event| event.worker.as_deref());
-        let bye = |worker: Option<&str>| {
-            let is_its = |event: &&Event| event.operation == "deregister" && event.worker.as_deref() == worker;
-            self.requests.iter().position(is_its)
+        let last_sign = self.requests.iter().rposition(|event| is_sign(event)).unwrap_or(0);
+        let last_worker = self.requests.get(last_sign).and_then(|event| event.worker.as_deref());
+        let bye = |from: usize, worker: Option<&str>| {
+            let is_its = |event: &Event| event.operation == "deregister" && event.worker.as_deref() == worker;
+            (from..self.requests.len()).find(|position| is_its(&self.requests[*position]))
         };
-        // Where it is refused the record may not know whose it was.
-        let first = bye(last_worker).or_else(|| bye(None));
+        // Where it is refused the record may not know whose it was. One before the last sign was
+        // that of a worker that was ended.
+        let first = bye(0, last_worker).or_else(|| bye(last_sign, None));
         let is_known = self
             .requests
             .iter()

@@ -83,7 +83,8 @@ impl Judge<'_> {
         let grace = self.millis(self.grace());
         let mut verdict = Vec::new();
         for hand in self.hands().filter(|hand| self.is_failed_by_recycling(hand)) {
-            let end = hand.end_ms().unwrap_or(f64::MAX);
+            // A backend that refuses the FAIL for a while may take it in the next recycling.
+            let end = self.given_back_at(&hand);
             let is_its = |one: &&Recycling| self.is_of_old(one, &hand) && one.began < end;
             let its = self.recyclings.iter().rev().filter(is_its);
             // With two workers at a time another one may begin before the backend has the outcomes
