@@ -211,15 +211,17 @@ impl Traces {
     }
 
     /// The machine orders this. `now` is asked only if the order matters to a span.
-    pub fn observe(&mut self, effect: &Effect, now: impl FnOnce() -> Moment) {
+    pub fn observe(&mut self, effect: &Effect, now: impl Fn() -> Moment) {
         if let Effect::CallBackend { id, call, .. } = effect {
             self.called(*id, call, now);
         } else if let Effect::Tell(_, word) = effect {
             self.told(word, now);
-        } else if let Effect::AnswerPull { jobs, .. } = effect {
+        } else if let Effect::AnswerPull { jobs, .. } = effect
+            && !self.open.is_empty()
+        {
             let now = now();
             for GivenJob { subject, envelope, .. } in jobs {
-                self.handed_over(&subject.id, envelope.len(), now);
+                self.handed_over(&subject.id, envelope.len(), || now);
             }
         } else if let Effect::Notify(Notice::Job(notice)) = effect {
             self.noticed(notice, now);
@@ -253,22 +255,22 @@ impl Traces {
 
     fn told(&mut self, word: &ToWorker, now: impl FnOnce() -> Moment) {
         if let ToWorker::Job(GivenJob { subject, envelope, .. }) = word {
-            self.handed_over(&subject.id, envelope.len(), now());
+            self.handed_over(&subject.id, envelope.len(), now);
         } else if let ToWorker::Cancel { job, reason, .. } = word {
             self.note(job, SpanEvent::Cancel(*reason), now);
         }
     }
 
-    fn handed_over(&mut self, job: &JobId, bytes: usize, now: Moment) {
+    fn handed_over(&mut self, job: &JobId, bytes: usize, now: impl FnOnce() -> Moment) {
         if let Some(job) = self.open.get_mut(job) {
             job.bytes = Some(bytes);
-            job.note(SpanEvent::HandedOver, now);
+            job.note(SpanEvent::HandedOver, now());
         }
     }
 
-    fn noticed(&mut self, notice: &JobNotice, now: impl FnOnce() -> Moment) {
+    fn noticed(&mut self, notice: &JobNotice, now: impl Fn() -> Moment) {
         if let JobNotice::Claimed(job) = notice {
-            self.claimed(job, now());
+            self.claimed(job, now);
         } else if let JobNotice::TimedOut(job, _) | JobNotice::TimeoutPassed(job, _) = notice {
             self.note(&job.id, SpanEvent::TimedOut, now);
         } else if let JobNotice::OutcomeSent { job, end, .. } = notice {
@@ -306,9 +308,11 @@ impl Traces {
         }
     }
 
-    fn claimed(&mut self, subject: &Arc<Subject>, now: Moment) {
+    fn claimed(&mut self, subject: &Arc<Subject>, now: impl Fn() -> Moment) {
         // The outcome of the delivery before it may still be on its way.
-        self.ended(&subject.id, None, None, now);
+        if self.open.contains_key(&subject.id) {
+            self.ended(&subject.id, None, None, now());
+        }
         if subject.trace.is_some_and(|context| !context.is_sampled) {
             return;
         }
@@ -316,6 +320,7 @@ impl Traces {
             self.dropped += USUAL_SPANS as u64;
             return;
         }
+        let now = now();
         if self.open.len() >= MOST_OPEN_JOBS {
             // Ids of jobs are in the order of their creation.
             let oldest = self.open.pop_first();
