@@ -130,6 +130,7 @@ impl Lifecycle {
                 },
                 now,
             ),
+            Event::ProcessIsOld(process) => self.workers(now, |workers, cx| workers.process_is_old(process, cx)),
             Event::HolderRuns { holder, process } => self.workers.runs(holder, process),
             Event::Said(holder, said) => self.said(holder, said, now),
             Event::HeardPart(holder) => self.heard_part(holder, now),

@@ -159,6 +159,24 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Whether this process is in the process group of `leader`, or was started by it or by a process
+/// that it has started. False if `/proc` does not say so.
+#[must_use]
+pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
+    let mut pid = pid;
+    for _ in 0..MOST_GENERATIONS {
+        let Ok(Some(stat)) = Stat::read(pid) else { return false };
+        if pid == leader || stat.group == leader.0 {
+            return true;
+        }
+        if stat.parent <= 0 {
+            return false;
+        }
+        pid = Pid::new(stat.parent);
+    }
+    false
+}
+
 /// The parent of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parent {
@@ -354,6 +372,7 @@ struct Stat {
     has_ended: bool,
     ending: ExitProgress,
     parent: i32,
+    group: i32,
     started: Option<u64>,
 }
 
@@ -378,8 +397,9 @@ impl Stat {
         let mut fields = stat_fields(line)?;
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
         // The 9th, the 20th and the 22nd field of the whole line; state is the third.
-        let flags = fields.nth(4).and_then(|flags| flags.parse::<u32>().ok());
+        let flags = fields.nth(3).and_then(|flags| flags.parse::<u32>().ok());
         let threads = fields.nth(10).and_then(|threads| threads.parse::<u32>().ok());
         let started = fields.nth(1).and_then(|ticks| ticks.parse().ok());
         let is_alone = threads.unwrap_or(0) <= 1;
@@ -394,6 +414,7 @@ impl Stat {
             has_ended,
             ending,
             parent,
+            group,
             started,
         })
     }

@@ -248,6 +248,9 @@ impl World {
 
     fn something_ends(&mut self, bytes: &mut Bytes<'_>) -> Option<Event> {
         let process = bytes.any(&self.processes.iter().copied().collect::<Vec<_>>())?;
+        if bytes.one_in(8) {
+            return Some(Event::ProcessIsOld(process));
+        }
         self.processes.remove(&process);
         if self.worker != Some(process) {
             return Some(Event::ProcessGone(process));

@@ -84,6 +84,7 @@ impl Book {
             },
         });
         if let Some(process) = process {
+            processes.tell_if_old(process, events);
             processes.got_job(process);
             if processes.is_gone(process) {
                 // The process was reported as gone before any component knew it.

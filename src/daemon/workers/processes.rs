@@ -218,6 +218,17 @@ impl Processes {
         }
     }
 
+    /// Reports that this process belongs to the older of two worker processes, if it does.
+    pub fn tell_if_old(&self, id: ProcessId, events: &mut VecDeque<Event>) {
+        // Names are in the order of the starts.
+        let mut workers = self.processes.values().filter(|watched| watched.is_worker);
+        if let (Some(old), Some(_), Some(process)) = (workers.next(), workers.next(), self.processes.get(&id))
+            && process::belongs_to(process.pid, old.pid)
+        {
+            events.push_back(Event::ProcessIsOld(id));
+        }
+    }
+
     /// SIGKILL ends the process group of this worker process with it.
     pub fn ends_with_its_group(&mut self, id: ProcessId) {
         if let Some(watched) = self.processes.get_mut(&id) {

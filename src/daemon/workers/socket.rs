@@ -291,6 +291,7 @@ impl WorkerSocket {
             process: Some(process),
             manners: manners(self.hello.max_frame),
         });
+        processes.tell_if_old(process, events);
         processes.look_at_new(process, events);
     }
 }

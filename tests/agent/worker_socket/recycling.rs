@@ -120,6 +120,54 @@ while True:
 }
 
 #[test]
+fn a_process_that_the_old_worker_starts_late_is_no_sign_of_the_next_one_and_gets_no_job_beside_it() {
+    let stage = Stage::new();
+    let script = "
+def late():
+    link = Link()
+    link.ready()
+    note('late')
+    note('late has', link.job())
+    rest()
+note('runs')
+if os.path.exists(os.environ['MARK']):
+    while 'ready' not in orders():
+        time.sleep(0.01)
+    link = Link()
+    link.ready(2)
+    link.work()
+open(os.environ['MARK'], 'w').close()
+link = Link()
+link.ready()
+held = link.job()
+while 'late' not in orders():
+    time.sleep(0.01)
+child(late)
+while held not in orders():
+    time.sleep(0.01)
+link.ack(held)
+rest()";
+    let start = stage.worker(script).with("MARK", &stage.at("mark"));
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the next worker was started beside the old one");
+    init.order("late");
+    init.notes_line("late");
+    init.order("ready");
+    init.logs("takes up to 2 jobs");
+    stage.enqueue(2..=9);
+    for number in 2..=9 {
+        stage.becomes(&format!("j{number}"), &[Outcome::Acked(None)]);
+    }
+    init.order("j1");
+    init.logs("the worker was recycled in ");
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
 fn a_next_worker_that_cannot_run_leaves_the_old_one_at_work() {
     let stage = Stage::new();
     let script = "

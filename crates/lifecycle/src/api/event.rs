@@ -54,6 +54,9 @@ pub enum Event {
         process: Option<ProcessId>,
         manners: Manners,
     },
+    /// Two worker processes run, and this one that has just connected belongs to the older one,
+    /// which may have started it a moment ago. Follows `HolderCame`.
+    ProcessIsOld(ProcessId),
     /// A holder was reported without a process of its own. Its process is known now, and is not the
     /// worker's. If the process has ended already, `ProcessGone` follows.
     HolderRuns {

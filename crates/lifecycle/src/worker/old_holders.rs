@@ -13,6 +13,14 @@ impl Holders {
         }
     }
 
+    /// This process belongs to the old ones.
+    pub fn is_old_as_well(&mut self, process: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&process).filter(|process| !process.is_old) {
+            process.is_old = true;
+            self.held_by_old += process.held;
+        }
+    }
+
     /// One worker process runs again.
     pub fn none_is_old(&mut self) {
         self.held_by_old = 0;
@@ -21,20 +29,20 @@ impl Holders {
         }
     }
 
-    /// Whether this process was there before the next worker process.
+    /// Whether this process belongs to the old worker process.
     #[must_use]
     pub fn is_old(&self, process: ProcessId) -> bool {
         self.processes.get(&process).is_some_and(|process| process.is_old)
     }
 
-    /// The processes that were there before the next worker process.
+    /// The processes that belong to the old worker process.
     #[must_use]
     pub fn old_processes(&self) -> Vec<ProcessId> {
         let old = self.processes.iter().filter(|(_, process)| process.is_old);
         old.map(|(id, _)| *id).collect()
     }
 
-    /// Jobs of the processes that were there before the next worker process.
+    /// Jobs of the processes that belong to the old worker process.
     #[must_use]
     pub fn held_by_old(&self) -> usize {
         self.held_by_old

@@ -85,6 +85,21 @@ impl Workers {
         self.drain_recycled(cx);
     }
 
+    /// A process that has just connected belongs to the old one. It gets no jobs once the next one
+    /// has taken over, and ends with the old one.
+    pub(crate) fn process_is_old(&mut self, process: ProcessId, cx: &Context) {
+        match self.recycling.beside {
+            Some(Beside::Next { .. }) => self.holders.is_old_as_well(process),
+            Some(Beside::Old(_)) => {
+                self.holders.is_old_as_well(process);
+                self.holders.give_up_on(process);
+            }
+            None if cx.is_terminating() => {}
+            // The old one has ended in this moment.
+            None => self.end_process(process, EndCause::Recycled, cx),
+        }
+    }
+
     /// A process has ended that may be one of the two.
     pub(crate) fn one_of_two_is_gone(&mut self, process: ProcessId, cx: &Context) {
         match self.recycling.beside {

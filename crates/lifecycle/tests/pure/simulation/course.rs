@@ -141,6 +141,7 @@ impl Course {
             Event::Reaped { .. }
             | Event::MemoryRanOut(_)
             | Event::HolderCame { .. }
+            | Event::ProcessIsOld(_)
             | Event::HolderRuns { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)

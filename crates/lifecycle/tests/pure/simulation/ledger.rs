@@ -156,6 +156,7 @@ impl Ledger {
             Event::SignalArrived(_)
             | Event::MemoryRanOut(_)
             | Event::HolderRuns { .. }
+            | Event::ProcessIsOld(_)
             | Event::OperatorConnected(_)
             | Event::OperatorAsked(..)
             | Event::OperatorLeft(_)

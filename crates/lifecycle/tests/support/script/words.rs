@@ -55,15 +55,21 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
             "nobody is left" => Ok(Event::Reaped { children_left: false }),
             other => Err(wrong("who is left", other)),
         },
-        "process" => Ok(Event::ProcessGone(ProcessId(number(
-            rest.strip_suffix(" is gone")
-                .ok_or_else(|| wrong("what about the process", rest))?,
-        )?))),
+        "process" => process(rest),
         "connection" | "holder" => holder(rest),
         "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
         "memory" => memory(rest),
         other => Err(wrong("not an event", other)),
     }
+}
+
+fn process(text: &str) -> Result<Event, Wrong> {
+    if let Some(id) = text.strip_suffix(" is old") {
+        return Ok(Event::ProcessIsOld(ProcessId(number(id)?)));
+    }
+    let id = text.strip_suffix(" is gone");
+    let id = id.ok_or_else(|| wrong("what about the process", text))?;
+    Ok(Event::ProcessGone(ProcessId(number(id)?)))
 }
 
 fn memory(text: &str) -> Result<Event, Wrong> {
