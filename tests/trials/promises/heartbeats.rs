@@ -72,7 +72,8 @@ impl Judge<'_> {
     pub(super) fn was_last_beat_before_a_stop(&self) -> bool {
         let last = self.last_of("heartbeat").unwrap_or(0.0);
         let mut events = self.story.events.iter();
-        events.any(|event| event.operation == "freezing" && event.ms > last)
+        // One that was read right then was in the socket before.
+        events.any(|event| event.operation == "freezing" && event.ms > last - NOISE)
     }
 
     /// When connections stopped first after this moment, or new ones began to: while one address

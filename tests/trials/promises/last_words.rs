@@ -16,7 +16,7 @@ impl Judge<'_> {
         let last_worker = self.requests.get(last_sign).and_then(|event| event.worker.as_deref());
         let bye = |from: usize, worker: Option<&str>| {
             let is_its = |event: &Event| event.operation == "deregister" && event.worker.as_deref() == worker;
-            (from..self.requests.len()).find(|position| is_its(&self.requests[*position]))
+            (from..self.requests.len()).find(|position| self.requests.get(*position).is_some_and(|event| is_its(event)))
         };
         // Where it is refused the record may not know whose it was. One before the last sign was
         // that of a worker that was ended.

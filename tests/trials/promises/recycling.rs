@@ -36,9 +36,14 @@ impl Judge<'_> {
                 let end = self.given_back_at(hand);
                 let grace = self.millis(self.grace());
                 let is_in = |one: &Recycling| end > one.granted + grace - SLACK && end < one.ended + NOISE;
+                // A backend that is away hears of it later.
+                let answers = [Word::Acked, Word::Failed, Word::Releasing];
+                let is_unanswered = answers.iter().all(|word| hand.word(*word).is_none());
+                let was_left =
+                    |one: &Recycling| is_unanswered && one.is_done && hand.took.is_some_and(|took| took < one.ended);
                 self.recyclings
                     .iter()
-                    .any(|one| self.is_of_old(one, hand) && is_in(one))
+                    .any(|one| self.is_of_old(one, hand) && (is_in(one) || was_left(one)))
             }
             Some(End::Acked | End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => false,
         }
