@@ -4,6 +4,8 @@
 # Usage: scripts/setup.sh build|demo|picture|bench|fuzz|lint|test|deny|dist|dist-test|packages|packages-test|site|site-test
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
+# make's jobserver is for programs that make calls itself: others warn of it.
+unset MAKEFLAGS
 
 want=${1:-build}
 missing=""

@@ -147,7 +147,7 @@ while held not in orders():
     time.sleep(0.01)
 link.ack(held)
 rest()";
-    let start = stage.worker(script).with("MARK", &stage.at("mark"));
+    let start = stage.worker(script).with("MARK", stage.at("mark"));
     let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
     stage.enqueue([1]);
     init.notes_line("job j1");
