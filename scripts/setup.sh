@@ -5,7 +5,7 @@
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 # make's jobserver is for programs that make calls itself: others warn of it.
-unset MAKEFLAGS
+unset MAKEFLAGS MFLAGS
 
 want=${1:-build}
 missing=""
