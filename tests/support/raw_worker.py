@@ -18,16 +18,25 @@ def note(*words):
     os.write(NOTES, (" ".join(map(str, words)) + "\n").encode())
 
 
+# Readable once a signal has arrived that has a handler.
+WOKEN, WAKES = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def note_signals(*numbers):
     """From here on these signals are noted, and nothing else happens."""
+    signal.set_wakeup_fd(WAKES)
     for number in numbers:
         signal.signal(number, lambda number, _: note("signal", int(number)))
 
 
 def rest():
-    """Stays until a signal ends it."""
+    """Stays until a signal ends it. The handler of one that arrives right before a sleep would run after it."""
     while True:
-        time.sleep(60)
+        select.select([WOKEN], [], [], 60)
+        try:
+            os.read(WOKEN, 1024)
+        except BlockingIOError:
+            pass
 
 
 def die(number=signal.SIGKILL):
