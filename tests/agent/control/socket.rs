@@ -217,7 +217,8 @@ fn silent_and_waiting_clients_keep_nobody_out() {
     came.says("the worker is quiet now");
     assert!(came.took_itself < Duration::from_millis(900), "{came:?}");
     waiting.iter_mut().for_each(&mut is_answered);
-    assert_eq!(busy, 12);
+    // Eight wait. Of the others some may have had to go before they were read, if all came at once.
+    assert!((8..=12).contains(&busy), "{busy}");
     init.stops();
 }
 

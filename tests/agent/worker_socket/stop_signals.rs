@@ -67,7 +67,7 @@ fn a_force_names_the_signal_that_forced_and_a_third_one_what_it_ends() {
 fn an_end_that_is_forced_without_any_job_is_not_called_graceful() {
     let stage = Stage::new();
     let mut init = stage
-        .worker("Link().ready(); note_signals(signal.SIGTERM); rest()")
+        .worker("note_signals(signal.SIGTERM); Link().ready(); rest()")
         .start();
     init.notes_line("ready");
     init.signal(libc::SIGTERM);
