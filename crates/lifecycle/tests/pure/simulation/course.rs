@@ -1,5 +1,4 @@
-//! The reference for the lifecycle itself: its states, their deadlines, and the exit status. The
-//! reference uses no code of the machine.
+//! The reference for states, deadlines and the exit status. It uses no code of the machine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
