@@ -247,8 +247,10 @@ class AsyncJob(BaseJob[Awaitable[None]]):
 
     async def sleep(self, seconds: float) -> None:
         """Wait. Ends the handler at once when the job is cancelled."""
+        # An event that is not set is false: `or` would take another one in its place.
+        cancelled = AsyncEvent() if self._cancelled is None else self._cancelled
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for((self._cancelled or AsyncEvent()).wait(), seconds)
+            await asyncio.wait_for(cancelled.wait(), seconds)
         self.raise_if_cancelled()
 
     async def iterate(

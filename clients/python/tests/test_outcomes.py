@@ -9,14 +9,14 @@ import unittest
 import uuid
 from typing import Any, List, Tuple
 
-from .fake import CLIENT  # noqa: F401
+from .fake import CLIENT, PATIENCE  # noqa: F401
 from ojs_worker import AsyncJob, AsyncWorker, Discard, Job, Outcome, Release, Retry, Worker, current_job, install_logging
 
 
 def perform(function: Any, *args: Any, **options: Any) -> Outcome:
     worker = AsyncWorker() if asyncio.iscoroutinefunction(function) else Worker()
     worker.job("t")(function)
-    return worker.perform("t", args, **options)
+    return worker.perform("t", args, **{"patience": PATIENCE, **options})
 
 
 class Results(unittest.TestCase):

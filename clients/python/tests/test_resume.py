@@ -4,14 +4,14 @@ import asyncio
 import unittest
 from typing import Any, AsyncIterator, Iterator, List
 
-from .fake import CLIENT  # noqa: F401
+from .fake import CLIENT, PATIENCE  # noqa: F401
 from ojs_worker import AsyncJob, AsyncWorker, Job, Outcome, Worker
 
 
 def perform(function: Any, **options: Any) -> Outcome:
     worker = AsyncWorker() if asyncio.iscoroutinefunction(function) else Worker()
     worker.job("t")(function)
-    return worker.perform("t", **options)
+    return worker.perform("t", **{"patience": PATIENCE, **options})
 
 
 def saved(steps: Any = (), cursors: Any = None, state: Any = None) -> Any:
