@@ -1,7 +1,6 @@
 //! Waiting: always for a condition and always with a deadline, never for a fixed time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Between two looks at a condition.
@@ -63,37 +62,49 @@ const KEPT_WAITING: Duration = Duration::from_millis(2);
 /// some time cannot be asked of processes that do not get the processor. On a machine that has
 /// nothing else to do it is nothing.
 pub struct Withheld {
-    micros: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
+    sleeper: Arc<Mutex<Sleeper>>,
+}
+
+/// A thread that wants to run every [`LOOK`].
+struct Sleeper {
+    asleep_since: Instant,
+    withheld: Duration,
+}
+
+impl Sleeper {
+    /// What was withheld so far. After a time in which nobody ran, whoever asks may be the first to
+    /// run again: a sleep that is not over yet counts as well.
+    fn so_far(&self) -> Duration {
+        let late = self.asleep_since.elapsed().saturating_sub(LOOK);
+        self.withheld + if late >= KEPT_WAITING { late } else { Duration::ZERO }
+    }
 }
 
 impl Withheld {
     /// From now on.
     pub fn measure() -> Self {
-        let (micros, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (theirs, ends) = (Arc::clone(&micros), Arc::clone(&is_over));
+        let sleeper = Arc::new(Mutex::new(Sleeper {
+            asleep_since: now(),
+            withheld: Duration::ZERO,
+        }));
+        let watched = Arc::downgrade(&sleeper);
         std::thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) {
-                let began = now();
-                pause(LOOK);
-                let late = began.elapsed().saturating_sub(LOOK);
-                if late >= KEPT_WAITING {
-                    theirs.fetch_add(u64::try_from(late.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            while let Some(sleeper) = watched.upgrade() {
+                {
+                    let mut sleeper = sleeper.lock().unwrap();
+                    sleeper.withheld = sleeper.so_far();
+                    sleeper.asleep_since = now();
                 }
+                drop(sleeper);
+                pause(LOOK);
             }
         });
-        Self { micros, is_over }
+        Self { sleeper }
     }
 
     /// All of it so far.
     pub fn so_far(&self) -> Duration {
-        Duration::from_micros(self.micros.load(Ordering::Relaxed))
-    }
-}
-
-impl Drop for Withheld {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.sleeper.lock().unwrap().so_far()
     }
 }
 
