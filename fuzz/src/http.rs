@@ -246,12 +246,25 @@ fn compare_with_client(data: &[u8], is_head_alone: bool, ours: Option<&ReadAnswe
     if matches!(theirs, Some((_, _, false))) && data.contains(&b';') {
         return;
     }
+    let is_refused = ours.is_some_and(|answer| answer.is_bad);
+    if is_refused && matches!(theirs, Some((_, _, true))) && may_have_a_lenient_size(data) {
+        return;
+    }
     let of_theirs = theirs.as_ref().map(|(status, _, is_whole)| (*status, *is_whole));
     let of_ours = ours.map(|answer| (answer.head.status, answer.is_whole));
     assert_eq!(of_ours, of_theirs);
     if let (Some(ours), Some((_, theirs, true))) = (ours, &theirs) {
         assert_eq!(&ours.body, theirs);
     }
+}
+
+/// Whether there may be a size of a chunk that the engine takes, and HTTP does not know: with a sign,
+/// or with other white space around it than spaces and tabs.
+fn may_have_a_lenient_size(data: &[u8]) -> bool {
+    data.iter().any(|byte| matches!(byte, b'+' | 0x0b | 0x0c))
+        || data
+            .windows(3)
+            .any(|bytes| matches!(bytes, b"\n\r\n" | b"\r\r\n" | b"\n\n\n"))
 }
 
 /// `None`: there is no answer.
