@@ -42,7 +42,9 @@ impl Judge<'_> {
             let released = hand
                 .word(Word::Releasing)
                 .filter(|_| !self.plan.behaviour.may_end_first());
-            released.is_some_and(|ms| ms < granted - SLACK)
+            // The end of a program has to be seen before it is told.
+            let way = if self.plan.behaviour.is_exec() { NOISE } else { SLACK };
+            released.is_some_and(|ms| ms < granted - way)
         };
         let is_given_back = |hand: &Hand<'_>| hand.end() == Some(End::Requeued) && !is_released(hand) && is_late(hand);
         // The FAIL of such a job may have met a backend that was too slow for what was left.
