@@ -49,7 +49,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: check quick demo evidence requirements rows suites picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
+.PHONY: check quick demo evidence requirements rows waiting busy picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -133,12 +133,22 @@ quick:
 test:
 	@scripts/setup.sh lint
 	@$(MAKE) --jobs=3 --output-sync=target setup lint release release-init
-	@$(RECORD) test -- $(MAKE) --no-print-directory suites
+	cargo test --locked --workspace --no-run
+	@$(RECORD) test -- $(MAKE) --no-print-directory waiting -- $(MAKE) --no-print-directory busy
 
-# `cargo test` has built the development server that the demos use.
-suites:
-	$(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
-	    cargo test --locked --workspace
+TESTS = $(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
+    cargo test --locked --workspace --no-fail-fast
+# The programs of the tests, each in one list: those that judge how long something took, those that need little, those that
+# only calculate, and all others.
+PUNCTUAL := agent backend caller conformance trials
+OTHERS := $(filter-out $(PUNCTUAL) drains dist fuzz packages tidy,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
+PURE := tidy fuzz $(patsubst crates/%,%,$(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
+DEVSERVER := $(basename $(notdir $(wildcard devserver/tests/*.rs)))
+
+# Suites that mostly wait. `cargo test` has built the development server that the demos use.
+waiting:
+	$(TESTS) $(addprefix --test ,$(PUNCTUAL))
+	$(TESTS) $(addprefix --test ,$(OTHERS))
 	@echo "suite: plain init"
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test init -- --include-ignored plain:: faults:: log:: init_only::
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
@@ -148,6 +158,13 @@ suites:
 	@$(DEMO) gateway
 	@echo "suite: soak, half a minute"
 	@$(SOAK) $(OUT)/debug --smoke
+
+# Suites that keep the processors busy, beside them. What only calculates takes what the others leave, and both need the
+# same builds of the clients.
+busy:
+	nice -n 19 env $(TESTS) --lib $(addprefix --test ,$(PURE) $(filter-out $(PUNCTUAL),$(DEVSERVER)))
+	nice -n 19 env $(TESTS) --doc
+	$(TESTS) --test clients --test drains
 
 # The rows of docs/requirements.md in each mode: a part of `make test`, in some minutes.
 requirements: setup

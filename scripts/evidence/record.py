@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Runs a command of the Makefile, shows its output, and keeps its figures in target/evidence.
+"""Runs commands of the Makefile, shows their output, and keeps their figures in target/evidence.
 
-    record.py TARGET -- COMMAND [ARG]...
+    record.py TARGET -- COMMAND [ARG]... [-- COMMAND [ARG]...]...
+
+The commands run side by side. What the others print is shown once the first has ended.
 
 At the end it prints each suite with its tests and seconds. The last line counts the tests of all suites, in the words of
 `cargo test`. The exit status is that of the command. `make evidence` renders docs/evidence.md from the files. A run with
 ARGS is a part and leaves no file.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -119,6 +122,19 @@ class Run:
         if ROW.search(test) or test.rsplit("::", 1)[-1] in self.wanted:
             self.held.add(f"{self.suite} {test}")
 
+    def join(self, other):
+        """This run, with what another has that ran beside it."""
+        for suite, row in other.suites.items():
+            mine = self.suites.setdefault(suite, dict.fromkeys(row, 0))
+            for name, number in row.items():
+                mine[name] += number
+        for name in ("figures", "sdk_rows", "inits", "broken_builds"):
+            getattr(self, name).update(getattr(other, name))
+        self.held |= other.held
+        self.sdks = self.sdks or other.sdks
+        self.error = self.error or other.error
+        return self
+
     def parts(self):
         """What there is of it."""
         suites = [
@@ -155,15 +171,57 @@ def wanted_tests():
     return {word for word in words if word.count("_") >= 3}
 
 
-def pump(process, run):
-    for line in process.stdout:
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-        run.take(line.decode("utf-8", "replace").rstrip("\n"))
+class Command:
+    """One of the commands that run side by side."""
+
+    def __init__(self, words, wanted):
+        self.run = Run(wanted)
+        # What it has printed and nobody has seen; None while its output is shown as it comes.
+        self.unseen = []
+        self.screen = threading.Lock()
+        # The descriptors of make's job server go on to a make below.
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.run.take(line.decode("utf-8", "replace").rstrip("\n"))
+            with self.screen:
+                if self.unseen is None:
+                    show(line)
+                else:
+                    self.unseen.append(line)
+
+    def end(self):
+        """Shows what it prints, to its end. Returns its exit status."""
+        with self.screen:
+            show(*self.unseen)
+            self.unseen = None
+        status = self.process.wait()
+        self.reader.join(LAST_WORDS)
+        self.run.end()
+        return 128 - status if status < 0 else status
+
+
+def show(*lines):
+    sys.stdout.buffer.write(b"".join(lines))
+    sys.stdout.buffer.flush()
+
+
+def split(words):
+    """`-- a b -- c` as [[a, b], [c]]."""
+    commands = []
+    for word in words:
+        if word == "--":
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return commands
 
 
 def main():
-    target, command = sys.argv[1], sys.argv[3:]
+    target = sys.argv[1]
     given = [f"{name}={shlex.quote(os.environ[name])}" for name in VARIABLES if os.environ.get(name)]
     facts = {
         "command": " ".join(["make", target, *given]),
@@ -172,17 +230,13 @@ def main():
         "is_clean": not git("status", "--porcelain", "--untracked-files=no", "--", ".", *NO_SOURCES),
         "processors": os.cpu_count(),
     }
-    began, run = time.monotonic(), Run(wanted_tests())
-    # The descriptors of make's job server go on to a make below.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False)
-    # Ctrl-C reaches the command by itself, and its output is shown to the end.
+    began, wanted = time.monotonic(), wanted_tests()
+    commands = [Command(words, wanted) for words in split(sys.argv[2:])]
+    # Ctrl-C reaches the commands by itself, and their output is shown to the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    reader = threading.Thread(target=pump, args=(process, run), daemon=True)
-    reader.start()
-    status = process.wait()
-    reader.join(LAST_WORDS)
-    run.end()
+    signal.signal(signal.SIGTERM, lambda *_: [command.process.terminate() for command in commands])
+    status = max([command.end() for command in commands])
+    run = functools.reduce(Run.join, (command.run for command in commands))
     seconds = time.monotonic() - began
     if run.suites:
         print("", *run.table(), "", sep="\n")
@@ -193,7 +247,7 @@ def main():
         OUT.mkdir(parents=True, exist_ok=True)
         kept = {**facts, "status": status, "seconds": round(seconds), **run.parts()}
         (OUT / f"{target}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    return 128 - status if status < 0 else status
+    return status
 
 
 if __name__ == "__main__":
