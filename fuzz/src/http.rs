@@ -258,8 +258,8 @@ fn compare_with_client(data: &[u8], is_head_alone: bool, ours: Option<&ReadAnswe
     }
 }
 
-/// Whether there may be a size of a chunk that the engine takes, and HTTP does not know: with a sign,
-/// or with other white space around it than spaces and tabs.
+/// Whether there may be a size of a chunk that the engine takes and HTTP does not know. It has a
+/// sign, or other white space around it than spaces and tabs.
 fn may_have_a_lenient_size(data: &[u8]) -> bool {
     data.iter().any(|byte| matches!(byte, b'+' | 0x0b | 0x0c))
         || data

@@ -72,8 +72,8 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// What was withheld so far. After a time in which nobody ran, whoever asks may be the first to
-    /// run again: a sleep that is not over yet counts as well.
+    /// The time withheld so far. After a time in which nobody ran, the thread that asks may be the
+    /// first to run again, so a sleep that is not over yet counts as well.
     fn so_far(&self) -> Duration {
         let late = self.asleep_since.elapsed().saturating_sub(LOOK);
         self.withheld + if late >= KEPT_WAITING { late } else { Duration::ZERO }
