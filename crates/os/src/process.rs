@@ -147,34 +147,36 @@ pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
 /// As for [`children`].
 pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     check_proc()?;
-    let mut pid = pid;
-    for _ in 0..MOST_GENERATIONS {
-        match parent_of(pid)? {
-            Parent::Is(parent) if parent == Pid::own() => return Ok(true),
-            Parent::Is(parent) => pid = parent,
-            // The process ended meanwhile, so it is no descendant.
-            Parent::NotHere | Parent::Gone => return Ok(false),
-        }
-    }
-    Ok(false)
+    let own = Pid::own().0;
+    any_ancestor(pid, |_, stat| stat.parent == own)
 }
 
 /// Whether this process is in the process group of `leader`, or was started by it or by a process
 /// that it has started. False if `/proc` does not say so.
 #[must_use]
 pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
+    any_ancestor(pid, |pid, stat| pid == leader || stat.group == leader.0).unwrap_or(false)
+}
+
+/// Whether this is so for the process, its parent, the parent's parent, and so on. False if one of
+/// them ends meanwhile.
+fn any_ancestor(pid: Pid, is_so: impl Fn(Pid, &Stat) -> bool) -> io::Result<bool> {
     let mut pid = pid;
     for _ in 0..MOST_GENERATIONS {
-        let Ok(Some(stat)) = Stat::read(pid) else { return false };
-        if pid == leader || stat.group == leader.0 {
-            return true;
+        let stat = match Stat::read(pid) {
+            Err(error) if is_gone(&error) => None,
+            stat => stat?,
+        };
+        let Some(stat) = stat else { return Ok(false) };
+        if is_so(pid, &stat) {
+            return Ok(true);
         }
         if stat.parent <= 0 {
-            return false;
+            return Ok(false);
         }
         pid = Pid::new(stat.parent);
     }
-    false
+    Ok(false)
 }
 
 /// The parent of a process.
