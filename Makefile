@@ -30,6 +30,7 @@
 #                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
 # make fuzz          each fuzz target searches for MINUTES (10) each; ARGS=requests for one alone; fuzz/README.md. make test replays what
 #                    was found
+# make sanitize      the unit tests of the binary, the wire and the operating system with AddressSanitizer; some minutes
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates, which make test looks at as well, and known advisories (asks github.com)
 # make soak          every mode for MINUTES (30) while backend, workers and the reader of the log fail; figures have to stay flat:
@@ -49,7 +50,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: check quick demo evidence requirements rows waiting busy picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz lint conformance deny setup
+.PHONY: check quick demo evidence requirements rows waiting busy picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz sanitize lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -112,6 +113,11 @@ site-test: site
 
 setup:
 	@scripts/setup.sh test
+
+# Tests leak on purpose what an init keeps to its end.
+sanitize:
+	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --no-fail-fast --lib \
+	    --package ojs-os --package ojs-wire --package ojs-init --target x86_64-unknown-linux-gnu --target-dir $(OUT)/sanitize
 
 lint:
 	cargo fmt --all --check
