@@ -76,6 +76,28 @@ fn a_release_binary_grows_by_no_more_than_3_percent_without_a_new_budget() {
     }
 }
 
+/// Each page that tells users how large the binaries are, with its words around the two numbers.
+const PAGES: [(&str, &str); 4] = [
+    ("README.md", "| size on disk | {} MB |"),
+    ("README.md", "the plain init alone, {init} MB"),
+    ("docs/comparison.md", "{} MB ({init} MB [without the agent]"),
+    ("docs/plain-init.md", "{init} MB in place of {} MB"),
+];
+
+#[test]
+fn the_pages_say_how_large_the_binaries_are() {
+    let budgets = budgets();
+    #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
+    let megabytes = |name: &str| format!("{:.1}", budgets[name] as f64 / 1e6);
+    for (page, words) in PAGES {
+        let words = words
+            .replace("{init}", &megabytes("binary-init"))
+            .replace("{}", &megabytes("binary"));
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        assert!(text.contains(&words), "{page} does not say {words:?}");
+    }
+}
+
 /// Lines of code without blank lines, comments and tests.
 fn lines_by_module() -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
