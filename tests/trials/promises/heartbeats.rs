@@ -125,12 +125,10 @@ impl Judge<'_> {
                 .find(|event| arrived(event) >= hand.at)
                 .map(|event| arrived(event) - NOISE);
             // One before it may have been said on a connection that hangs, or wait for one that
-            // hangs.
-            let nack = nack.map(|nack| {
-                self.first_stop_of_connections(hand.at)
-                    .map_or(nack, |stop| stop.min(nack))
-            });
-            let until = [nack, hand.end_ms(), Some(end)]
+            // hangs. The only one may have been, too.
+            let may_hang = nack.is_some() || hand.end_ms().is_none();
+            let stop = self.first_stop_of_connections(hand.at).filter(|_| may_hang);
+            let until = [nack, stop, hand.end_ms(), Some(end)]
                 .into_iter()
                 .flatten()
                 .fold(f64::MAX, f64::min);
