@@ -11,7 +11,7 @@
 # make packages      the packages of the clients, in $(OUT)/packages: wheel, npm, gem, Go module, crate, Composer, jar; docs/release.md
 # make packages-test installs what make packages has made, and runs a worker from each; not a part of make test: minutes, network
 # make image         the container image ojs-init, from the sources, by Docker; docker/README.md
-# make check         the work in between: lint, and every test that needs no process; three minutes on two processors
+# make check         the work in between: lint, and every test that needs no process but the explorations; two minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target); prints the time of each suite
 # make requirements  what docs/evidence-requirements.md is made of: each row of docs/requirements.md in each mode; some minutes
 # make evidence      docs/evidence.md and docs/evidence-requirements.md, from the last runs of make test, requirements, broken-builds,
@@ -132,7 +132,7 @@ quick:
 	@echo "suite: lint"
 	@$(MAKE) --no-print-directory lint
 	@echo "suite: tests"
-	RUNS=20000 cargo test --locked --lib --test tidy --test scenarios --test fuzz --test pure -- --quiet --skip exploration::
+	RUNS=20000 cargo test --locked --lib --test tidy --test scenarios --test fuzz --test pure -- --quiet --skip exploration
 
 # Side by side: the set-up waits for the network, each of the others has a folder of its own to build in, and the end of a
 # release is one processor's work.
