@@ -140,7 +140,7 @@ test:
 	@scripts/setup.sh lint
 	@$(MAKE) --jobs=3 --output-sync=target setup lint release release-init
 	cargo test --locked --workspace --no-run
-	@$(RECORD) test -- $(MAKE) --no-print-directory waiting -- $(MAKE) --no-print-directory busy
+	@$(RECORD) test -- $(MAKE) --no-print-directory waiting --beside $(MAKE) --no-print-directory busy
 
 TESTS = $(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
     cargo test --locked --workspace --no-fail-fast

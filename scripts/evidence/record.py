@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs commands of the Makefile, shows their output, and keeps their figures in target/evidence.
 
-    record.py TARGET -- COMMAND [ARG]... [-- COMMAND [ARG]...]...
+    record.py TARGET -- COMMAND [ARG]... [--beside COMMAND [ARG]...]...
 
 The commands run side by side. What the others print is shown once the first has ended.
 
@@ -210,10 +210,10 @@ def show(*lines):
 
 
 def split(words):
-    """`-- a b -- c` as [[a, b], [c]]."""
-    commands = []
+    """`a b --beside c` as [[a, b], [c]]."""
+    commands = [[]]
     for word in words:
-        if word == "--":
+        if word == "--beside":
             commands.append([])
         else:
             commands[-1].append(word)
@@ -231,7 +231,7 @@ def main():
         "processors": os.cpu_count(),
     }
     began, wanted = time.monotonic(), wanted_tests()
-    commands = [Command(words, wanted) for words in split(sys.argv[2:])]
+    commands = [Command(words, wanted) for words in split(sys.argv[3:])]
     # Ctrl-C reaches the commands by itself, and their output is shown to the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: [command.process.terminate() for command in commands])
