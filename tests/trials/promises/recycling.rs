@@ -34,7 +34,7 @@ impl Judge<'_> {
                 .is_some_and(|error| error.contains("the worker was recycled")),
             Some(End::Requeued) => {
                 let end = self.given_back_at(hand);
-                let grace = self.millis(self.grace());
+                let grace = self.millis(self.plan.grace);
                 let is_in = |one: &Recycling| end > one.granted + grace - SLACK && end < one.ended + NOISE;
                 // A backend that is away hears of it later.
                 let answers = [Word::Acked, Word::Failed, Word::Releasing];
@@ -70,7 +70,7 @@ impl Judge<'_> {
 
     /// The moment until which this job may go on: the end of the drain, or of a recycling's grace.
     pub(super) fn granted_to(&self, hand: &Hand<'_>) -> f64 {
-        let grace = self.millis(self.grace());
+        let grace = self.millis(self.plan.grace);
         let end = hand.end_ms().unwrap_or(f64::MAX);
         let meets = |one: &&Recycling| self.is_of_old(one, hand) && hand.at < one.ended && end > one.granted;
         let limits = self.recyclings.iter().filter(meets).map(|one| one.granted + grace);
@@ -79,13 +79,9 @@ impl Judge<'_> {
         limits.filter(|limit| *limit <= t0).fold(self.granted(), f64::min)
     }
 
-    fn grace(&self) -> std::time::Duration {
-        self.plan.grace.min(self.plan.limit.saturating_sub(self.plan.margin))
-    }
-
     pub(super) fn recyclings_grant_the_grace_period(&self) -> Verdict {
         const PROMISE: &str = "a recycling grants the grace period";
-        let grace = self.millis(self.grace());
+        let grace = self.millis(self.plan.grace);
         let mut verdict = Vec::new();
         for hand in self.hands().filter(|hand| self.is_failed_by_recycling(hand)) {
             // A backend that refuses the FAIL for a while may take it in the next recycling.
@@ -136,7 +132,7 @@ impl Judge<'_> {
         let is_slow = self.plan.behaviour == Behaviour::Sdk(Kind::Java);
         let start = if is_slow { SLOW_START } else { START };
         let cancel_grace = self.millis(self.plan.cancel_grace);
-        let longest = self.millis(self.grace()) + 2.0 * cancel_grace + start;
+        let longest = self.millis(self.plan.grace) + 2.0 * cancel_grace + start;
         let is_left = |one: &&Recycling| one.ended == f64::MAX && one.began + longest < asked;
         if let Some(left) = self.recyclings.iter().find(is_left) {
             return broken(PROMISE, format!("that of {:.0} ms does not", left.began));
