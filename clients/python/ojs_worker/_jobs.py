@@ -233,12 +233,17 @@ class AsyncJob(BaseJob[Awaitable[None]]):
         self._loop = loop
         self._task: Optional[asyncio.Task[Any]] = None
         self._cancelled: Optional[asyncio.Event] = None
+        self._looks_for_cancel = False
 
     @property
     def cancelled(self) -> asyncio.Event:
         """Set when the job is cancelled. A handler that asks for it looks after the cancel by
         itself; in every other handler a cancel raises `asyncio.CancelledError` where it awaits
         something."""
+        self._looks_for_cancel = True
+        return self._cancelled_event()
+
+    def _cancelled_event(self) -> asyncio.Event:
         if self._cancelled is None:
             self._cancelled = AsyncEvent()
             if self.is_cancelled:
@@ -247,10 +252,8 @@ class AsyncJob(BaseJob[Awaitable[None]]):
 
     async def sleep(self, seconds: float) -> None:
         """Wait. Ends the handler at once when the job is cancelled."""
-        # An event that is not set is false: `or` would take another one in its place.
-        cancelled = AsyncEvent() if self._cancelled is None else self._cancelled
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(cancelled.wait(), seconds)
+            await asyncio.wait_for(self._cancelled_event().wait(), seconds)
         self.raise_if_cancelled()
 
     async def iterate(
@@ -282,7 +285,7 @@ class AsyncJob(BaseJob[Awaitable[None]]):
     def _interrupt(self) -> None:
         if self._cancelled is not None:
             self._cancelled.set()
-        elif self._task is not None and not self._is_over:
+        if not self._looks_for_cancel and self._task is not None and not self._is_over:
             self._task.cancel()
 
     def _stop(self) -> None:

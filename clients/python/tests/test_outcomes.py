@@ -179,7 +179,14 @@ class Cancels(unittest.TestCase):
             await asyncio.sleep(30)
             return "slept"
 
-        for handler in (t, looks, waits):
+        async def looks_later(job: AsyncJob) -> None:
+            async def look() -> None:
+                await asyncio.sleep(0.001)
+                assert not job.cancelled
+
+            await asyncio.gather(job.sleep(30), look())
+
+        for handler in (t, looks, waits, looks_later):
             for reason in ("shutdown", "cancelled", "lost", "a new one"):
                 outcome = perform(handler, cancel=reason, cancel_after=0.01)
                 self.assertEqual((outcome.outcome, outcome.reason), ("release", reason))
