@@ -42,7 +42,7 @@ impl Judge<'_> {
             let released = hand
                 .word(Word::Releasing)
                 .filter(|_| !self.plan.behaviour.may_end_first());
-            // The end of a program has to be seen before it is told.
+            // The runner has to see that the program has ended, and then reports it.
             let way = if self.plan.behaviour.is_exec() { NOISE } else { SLACK };
             released.is_some_and(|ms| ms < granted - way)
         };

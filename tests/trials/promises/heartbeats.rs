@@ -2,8 +2,9 @@
 
 use ojs_devserver::{Dialect, Event};
 
-use super::{Judge, Verdict, arrived, broken};
+use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_carried_out, is_whole};
+use crate::journal::Word;
 use crate::names::Host;
 use crate::plan::HEARTBEAT;
 
@@ -89,6 +90,22 @@ impl Judge<'_> {
         stop.map(|event| event.ms)
     }
 
+    /// The first moment at which a FAIL or a requeue of this job may have been written to a
+    /// connection that hangs, or may wait for one. Those that arrived may have been the second, and
+    /// those of a job without any end the only ones.
+    fn first_stop_of_a_report(&self, hand: &Hand<'_>, has_arrived: bool) -> Option<f64> {
+        let stop = self.first_stop_of_connections(hand.at);
+        if has_arrived {
+            return stop;
+        }
+        let words = [Word::Failed, Word::Releasing];
+        let is_told = words.iter().any(|word| hand.word(*word).is_some())
+            || self.plan.behaviour.may_end_first()
+            || !self.recyclings.is_empty();
+        let earliest = if is_told { 0.0 } else { self.ends.t0? };
+        stop.filter(|_| hand.end_ms().is_none()).map(|stop| stop.max(earliest))
+    }
+
     pub(super) fn last_of(&self, operation: &str) -> Option<f64> {
         let mut found = self.requests.iter().rev().filter(|event| event.operation == operation);
         found.next().map(|event| arrived(event))
@@ -124,10 +141,7 @@ impl Judge<'_> {
             let nack = nacks
                 .find(|event| arrived(event) >= hand.at)
                 .map(|event| arrived(event) - NOISE);
-            // One before it may have been said on a connection that hangs, or wait for one that
-            // hangs. The only one may have been, too.
-            let may_hang = nack.is_some() || hand.end_ms().is_none();
-            let stop = self.first_stop_of_connections(hand.at).filter(|_| may_hang);
+            let stop = self.first_stop_of_a_report(&hand, nack.is_some());
             let until = [nack, stop, hand.end_ms(), Some(end)]
                 .into_iter()
                 .flatten()

@@ -86,14 +86,17 @@ impl Judge<'_> {
         for hand in self.hands().filter(|hand| self.is_failed_by_recycling(hand)) {
             // A backend that refuses the FAIL for a while may take it in the next recycling.
             let end = self.given_back_at(&hand);
-            let is_its = |one: &&Recycling| self.is_of_old(one, &hand) && one.began < end;
-            let its = self.recyclings.iter().rev().filter(is_its);
-            // With two workers at a time another one may begin before the backend has the outcomes
-            // of this one, and a job that no note tells of may be of either.
-            let its = its.take(if hand.worker.is_none() { 2 } else { 1 });
-            let early = its
-                .map(|one| one.granted + grace - SLACK - end)
-                .fold(f64::MAX, f64::min);
+            let is_its = |one: &&Recycling| self.is_of_old(one, &hand) && one.began < end + SLACK;
+            let its = || self.recyclings.iter().rev().filter(is_its);
+            let early_by = |one: &Recycling| one.granted + grace - SLACK - end;
+            // Another one may begin before the backend has the outcomes of this one: with two
+            // workers at a time, and right behind it. The note of the job tells, if there is one.
+            let own = its().find(|one| hand.worker.is_some() && one.old == hand.worker);
+            let before = its()
+                .filter(|one| one.began < end)
+                .take(if hand.worker.is_none() { 2 } else { 1 });
+            let early = own.map(early_by).or(before.map(early_by).reduce(f64::min));
+            let early = early.or(its().next().map(early_by)).unwrap_or(f64::MAX);
             if early > 0.0 {
                 verdict.extend(broken(
                     PROMISE,

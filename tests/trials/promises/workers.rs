@@ -160,8 +160,15 @@ impl Judge<'_> {
         if !reads || self.may_be_forced() || cancel_grace <= HEARS_WITHIN {
             return Vec::new();
         }
+        // One that ends by itself just then may not hear it any more.
+        let is_over = |hand: &Hand<'_>| {
+            let due = hand.took.map(|took| took + hand.plan.ms as f64);
+            let is_due = due.is_some_and(|due| (due - self.granted_to(hand)).abs() < NOISE);
+            is_due && !hand.plan.at_deadline && hand.plan.ending != Ending::Never
+        };
         let is_untold = |hand: &Hand<'_>| {
-            (self.is_cut_off(hand) || self.is_failed_by_recycling(hand))
+            !is_over(hand)
+                && (self.is_cut_off(hand) || self.is_failed_by_recycling(hand))
                 && hand.took.is_some()
                 && hand.word(Word::Cancelled).is_none()
         };
