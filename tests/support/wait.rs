@@ -74,8 +74,8 @@ struct Sleeper {
 impl Sleeper {
     /// The time withheld so far. After a time in which nobody ran, the thread that asks may be the
     /// first to run again, so a sleep that is not over yet counts as well.
-    fn so_far(&self) -> Duration {
-        let late = self.asleep_since.elapsed().saturating_sub(LOOK);
+    fn so_far(&self, now: Instant) -> Duration {
+        let late = now.saturating_duration_since(self.asleep_since).saturating_sub(LOOK);
         self.withheld + if late >= KEPT_WAITING { late } else { Duration::ZERO }
     }
 }
@@ -92,8 +92,9 @@ impl Withheld {
             while let Some(sleeper) = watched.upgrade() {
                 {
                     let mut sleeper = sleeper.lock().unwrap();
-                    sleeper.withheld = sleeper.so_far();
-                    sleeper.asleep_since = now();
+                    let now = now();
+                    sleeper.withheld = sleeper.so_far(now);
+                    sleeper.asleep_since = now;
                 }
                 drop(sleeper);
                 pause(LOOK);
@@ -104,7 +105,7 @@ impl Withheld {
 
     /// All of it so far.
     pub fn so_far(&self) -> Duration {
-        self.sleeper.lock().unwrap().so_far()
+        self.sleeper.lock().unwrap().so_far(now())
     }
 }
 
