@@ -50,7 +50,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: check quick demo evidence requirements rows waiting busy picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz sanitize lint conformance deny setup
+.PHONY: check quick demo evidence requirements rows suites punctual others plain-init demos smoke calculating doc-tests of-clients picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz sanitize lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -140,37 +140,56 @@ test:
 	@scripts/setup.sh lint
 	@$(MAKE) --jobs=3 --output-sync=target setup lint release release-init
 	cargo test --locked --workspace --no-run
-	@$(RECORD) test -- $(MAKE) --no-print-directory waiting --beside $(MAKE) --no-print-directory busy
+	@$(MAKE) --no-print-directory suites
 
 TESTS = $(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
     cargo test --locked --workspace --no-fail-fast
-# The programs of the tests, each in one list: those that judge how long something took, those that need little, those that
-# only calculate, and all others.
+PROGRAMS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs devserver/tests/*/main.rs)) \
+    $(basename $(wildcard tests/*.rs crates/*/tests/*.rs devserver/tests/*.rs)))
+# They judge how long something took.
 PUNCTUAL := agent backend caller conformance trials
-OTHERS := $(filter-out $(PUNCTUAL) drains dist fuzz packages tidy,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
-PURE := tidy fuzz $(patsubst crates/%,%,$(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
-DEVSERVER := $(basename $(notdir $(wildcard devserver/tests/*.rs)))
+CALCULATING := fuzz pure scenarios tidy
+# Both build the clients, into the same folder.
+CLIENTS := clients drains
+OTHERS := $(filter-out $(PUNCTUAL) $(CALCULATING) $(CLIENTS) dist packages,$(sort $(PROGRAMS)))
+# One after the other, each to its end.
+IN_TURN := $(MAKE) --no-print-directory --jobs=1 --keep-going
 
-# Suites that mostly wait. `cargo test` has built the development server that the demos use.
-waiting:
+# Two lists that run side by side: suites that mostly wait, and those that keep the processors busy. What only calculates takes
+# what the others leave.
+suites:
+	@$(RECORD) test -- $(IN_TURN) punctual others plain-init demos smoke --beside $(IN_TURN) calculating doc-tests of-clients
+
+punctual:
 	$(TESTS) $(addprefix --test ,$(PUNCTUAL))
+
+others:
 	$(TESTS) $(addprefix --test ,$(OTHERS))
+
+plain-init:
 	@echo "suite: plain init"
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test init -- --include-ignored plain:: faults:: log:: init_only::
 	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
+
+# `cargo test` has built the development server.
+demos:
 	@echo "suite: demo, mode socket"
 	@$(DEMO) socket
 	@echo "suite: demo, mode gateway"
 	@$(DEMO) gateway
+
+smoke:
 	@echo "suite: soak, half a minute"
 	@$(SOAK) $(OUT)/debug --smoke
 
-# Suites that keep the processors busy, beside them. What only calculates takes what the others leave, and both need the
-# same builds of the clients.
-busy:
-	nice -n 19 env $(TESTS) --lib $(addprefix --test ,$(PURE) $(filter-out $(PUNCTUAL),$(DEVSERVER)))
+calculating:
+	nice -n 19 env $(TESTS) --lib $(addprefix --test ,$(CALCULATING))
+
+doc-tests:
 	nice -n 19 env $(TESTS) --doc
-	$(TESTS) --test clients --test drains
+
+of-clients:
+	$(TESTS) $(addprefix --test ,$(CLIENTS))
 
 # The rows of docs/requirements.md in each mode: a part of `make test`, in some minutes.
 requirements: setup

@@ -45,8 +45,8 @@ LIMITS = """## Limits
   under which load the trials of chance ran.
 - The backends are the dialects of the [development server](devserver.md#dialects). No run has used
   a public backend.
-- `make fuzz` and `make sanitize` run with AddressSanitizer. Nobody has run Miri or ThreadSanitizer:
-  they need a nightly compiler.
+- `make fuzz` and `make sanitize` run with AddressSanitizer. Nobody has run Miri, which is a part of
+  the nightly compiler alone, or ThreadSanitizer, which needs a standard library built for it.
 """
 
 

@@ -5,8 +5,8 @@
 
 The commands run side by side. What the others print is shown once the first has ended.
 
-At the end it prints each suite with its tests and seconds. The last line counts the tests of all suites, in the words of
-`cargo test`. The exit status is that of the command. `make evidence` renders docs/evidence.md from the files. A run with
+At the end it prints each suite with its tests and seconds, and what failed. The last line counts the tests of all suites, in
+the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the files. A run with
 ARGS is a part and leaves no file.
 """
 
@@ -44,6 +44,8 @@ RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignor
 TRIALS = re.compile(r"^(\d+) trials, (\d+) with a broken promise$")
 # `figure: NAME: 12 states, 7 exits`, also behind the name of a test.
 FIGURE = re.compile(r"figure: (.+?): (\d.*)$")
+# Behind it cargo lists what its other lines have named.
+TARGETS_FAILED = re.compile(r"^error: \d+ targets? failed:$")
 COUNT = re.compile(r"(\d+) ([a-z][a-z ]*[a-z])")
 PASSED = re.compile(r"^test (\S+) +\.\.\. ok$")
 # Tests of rows of docs/requirements.md: `l_08_nothing_leads_back`, and those of tests/sdk, which are the row alone.
@@ -61,7 +63,7 @@ class Run:
         self.wanted = wanted
         self.suites, self.figures, self.held = {}, {}, set()
         self.sdks, self.sdk_rows, self.inits, self.broken_builds = [], {}, {}, {}
-        self.error = None
+        self.errors = []
         self.group, self.suite, self.began, self.last = "", None, time.monotonic(), ""
 
     def begin(self, suite):
@@ -103,8 +105,8 @@ class Run:
             self.inits[found[1]] = dict(zip(("pass", "fail", "not applicable"), (int(number) for number in found.groups()[1:])))
         elif found := BROKEN_BUILD.match(line):
             self.broken_builds[found[1]] = found[2] == "caught"
-        elif line.startswith("error: "):
-            self.error = line
+        elif line.startswith("error: ") and not TARGETS_FAILED.match(line):
+            self.errors.append(line)
 
     def begin_program(self, name):
         # A group of programs has no time of its own.
@@ -132,7 +134,7 @@ class Run:
             getattr(self, name).update(getattr(other, name))
         self.held |= other.held
         self.sdks = self.sdks or other.sdks
-        self.error = self.error or other.error
+        self.errors += other.errors
         return self
 
     def parts(self):
@@ -192,6 +194,7 @@ class Command:
                     show(line)
                 else:
                     self.unseen.append(line)
+        self.run.end()
 
     def end(self):
         """Shows what it prints, to its end. Returns its exit status."""
@@ -240,8 +243,8 @@ def main():
     seconds = time.monotonic() - began
     if run.suites:
         print("", *run.table(), "", sep="\n")
-        if status and run.error:
-            print(run.error)
+        if status and run.errors:
+            print(*run.errors, sep="\n")
         print(run.sum(status == 0, seconds), flush=True)
     if not os.environ.get("ARGS") and run.parts():
         OUT.mkdir(parents=True, exist_ok=True)
