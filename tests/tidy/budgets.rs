@@ -77,9 +77,12 @@ fn a_release_binary_grows_by_no_more_than_3_percent_without_a_new_budget() {
 }
 
 /// Each page that tells users how large the binaries are, with its words around the two numbers.
-const PAGES: [(&str, &str); 4] = [
+/// They are those of the budgets, which a binary may exceed a little.
+const PAGES: [(&str, &str); 6] = [
     ("README.md", "| size on disk | {} MB |"),
     ("README.md", "the plain init alone, {init} MB"),
+    ("docs/comparison.md", "| {} MB static (a) |"),
+    ("docs/comparison.md", "| {init} MB static (a) |"),
     ("docs/comparison.md", "{} MB ({init} MB [without the agent]"),
     ("docs/plain-init.md", "{init} MB in place of {} MB"),
 ];

@@ -158,8 +158,8 @@ pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
     any_ancestor(pid, |pid, stat| pid == leader || stat.group == leader.0).unwrap_or(false)
 }
 
-/// Whether this is so for the process, its parent, the parent's parent, and so on. False if one of
-/// them ends meanwhile.
+/// Whether `is_so` holds for the process, its parent, or the parent's parent, and so on. False if
+/// one of them ends meanwhile.
 fn any_ancestor(pid: Pid, is_so: impl Fn(Pid, &Stat) -> bool) -> io::Result<bool> {
     let mut pid = pid;
     for _ in 0..MOST_GENERATIONS {
