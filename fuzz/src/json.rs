@@ -1,7 +1,9 @@
 //! The readers of JSON objects, against serde_json's own values.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -50,7 +52,8 @@ pub fn json(data: &[u8]) {
         }
     }
     if let Ok(value) = value {
-        assert_eq!(fields::depth(text), depth(&value));
+        let Depth(depth) = serde_json::from_str(text).unwrap();
+        assert_eq!(fields::depth(text), depth);
         let strings = value.as_array().map(|items| items.len());
         assert_eq!(
             fields::elements(text, usize::MAX).map(|elements| elements.len()),
@@ -61,10 +64,61 @@ pub fn json(data: &[u8]) {
     }
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+/// How deep a text nests, each of the fields of one name counted: a `Value` has the last alone.
+struct Depth(usize);
+
+impl<'de> Deserialize<'de> for Depth {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(DepthVisitor)
+    }
+}
+
+struct DepthVisitor;
+
+impl<'de> Visitor<'de> for DepthVisitor {
+    type Value = Depth;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Depth, E> {
+        Ok(Depth(0))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Depth, A::Error> {
+        let mut most = 0;
+        while let Some(Depth(depth)) = items.next_element()? {
+            most = most.max(depth);
+        }
+        Ok(Depth(1 + most))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Depth, A::Error> {
+        let mut most = 0;
+        while let Some((IgnoredAny, Depth(depth))) = fields.next_entry()? {
+            most = most.max(depth);
+        }
+        Ok(Depth(1 + most))
     }
 }
