@@ -39,7 +39,7 @@ const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 /// empty parts, and with `..` resolved.
 #[must_use]
 pub fn route(method: &str, target: &str) -> RequestKind {
-    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let path = target.split('?').next().unwrap_or_default();
     let decoded: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
     let found = resolve(method, &decoded);
     if found == RequestKind::Other && is_doubtful(method, path, &decoded) {

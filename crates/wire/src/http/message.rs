@@ -137,8 +137,12 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// Path and query of a target, which may name the host as well, as to a proxy (RFC 9112 3.2.2).
+/// Path and query of a target, which may name the host as well, as to a proxy (RFC 9112 3.2.2). No
+/// target has a fragment: servers do not agree on where the rest of it begins.
 fn origin_form(target: &str) -> Result<&str, BadMessage> {
+    if target.contains('#') {
+        return Err(BadMessage::Malformed("its target has a fragment (#)"));
+    }
     if target.starts_with('/') {
         return Ok(target);
     }

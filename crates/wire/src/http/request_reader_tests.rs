@@ -146,7 +146,7 @@ fn what_is_no_request_is_refused_at_its_first_bytes() {
     ] {
         assert!(matches!(bad(bytes), BadMessage::Malformed(_)), "{bytes:?}");
     }
-    for target in ["*", "host:80", "ftp://a/b", "x"] {
+    for target in ["*", "host:80", "ftp://a/b", "x", "/a#b", "http://a#b/c", "/#"] {
         let head = format!("GET {target} HTTP/1.1\r\n\r\n");
         assert!(matches!(bad(&head), BadMessage::Malformed(_)), "{target}");
     }
