@@ -12,12 +12,16 @@ pub fn job_lines(data: &[u8]) {
         assert!(frames::is_json(result), "{result}");
     }
     let said = said(&frames::ack("j", result.as_deref()));
-    // A line break between two tokens would end the frame.
-    let result = result.map(|json| json.replace(['\n', '\r'], " "));
+    let result = result.as_deref().map(one_line);
     assert!(matches!(said, FromWorker::Ack { result: read, .. } if read.as_deref() == result.as_deref()));
     for line in data.split(|byte| *byte == b'\n') {
         check(line);
     }
+}
+
+/// JSON as it stands in a frame, which a line break between two tokens would end.
+fn one_line(json: &str) -> String {
+    json.replace(['\n', '\r'], " ")
 }
 
 /// PID 1 has to understand what the runner makes of a line that it accepts.
@@ -36,7 +40,7 @@ fn check(line: &[u8]) {
         Ok(JobLine::Checkpoint { state }) => {
             let said = said(&frames::checkpoint("j", state));
             assert!(
-                matches!(&said, FromWorker::Checkpoint { state: read, .. } if &**read == state.trim_ascii()),
+                matches!(&said, FromWorker::Checkpoint { state: read, .. } if **read == *one_line(state.trim_ascii())),
                 "{said:?}"
             );
         }
