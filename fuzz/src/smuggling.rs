@@ -40,7 +40,6 @@ fn compare_bodies(our: &ReadRequest, their: &SeenRequest, end: End) {
     }
 }
 
-/// The target without the fragment, which hyper drops.
 fn our_headers(request: &ReadRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
     let lines = request.head.headers.iter();
     let mut lines: Vec<_> = lines

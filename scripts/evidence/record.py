@@ -6,8 +6,8 @@
 The commands run side by side. What the others print is shown once the first has ended.
 
 At the end it prints each suite with its tests and seconds, and what failed. The last line counts the tests of all suites, in
-the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the files. A run with
-ARGS is a part and leaves no file.
+the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the
+files. A run with ARGS is a part and leaves no file.
 """
 
 import functools

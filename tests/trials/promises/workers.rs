@@ -12,6 +12,12 @@ use crate::sdk::Kind;
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
 const HEARS_WITHIN: f64 = NOISE;
 
+/// When the handler of this job ends by itself, unless that depends on the deadline.
+fn due(hand: &Hand<'_>) -> Option<f64> {
+    let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
+    hand.took.filter(|_| is_timed).map(|took| took + hand.plan.ms as f64)
+}
+
 impl Judge<'_> {
     /// A FAIL or a release that is in the socket is what the backend gets.
     pub(super) fn the_workers_answer_decides(&self) -> Verdict {
@@ -121,10 +127,9 @@ impl Judge<'_> {
             | Behaviour::Hangs
             | Behaviour::Exec(Program::Stops | Program::Crashes | Program::Kills) => false,
         };
-        let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
-        let due = hand.took? + hand.plan.ms as f64;
+        let due = due(hand)?;
         let is_in_time = due + 2.0 * NOISE < self.granted_to(hand) && self.plan.weather.is_reliable();
-        (works && is_timed && is_in_time).then_some(due)
+        (works && is_in_time).then_some(due)
     }
 
     /// With a grace for it, and without a force, each handler that is left hears `cancel`.
@@ -161,11 +166,7 @@ impl Judge<'_> {
             return Vec::new();
         }
         // One that ends by itself just then may not hear it any more.
-        let is_over = |hand: &Hand<'_>| {
-            let due = hand.took.map(|took| took + hand.plan.ms as f64);
-            let is_due = due.is_some_and(|due| (due - self.granted_to(hand)).abs() < NOISE);
-            is_due && !hand.plan.at_deadline && hand.plan.ending != Ending::Never
-        };
+        let is_over = |hand: &Hand<'_>| due(hand).is_some_and(|due| (due - self.granted_to(hand)).abs() < NOISE);
         let is_untold = |hand: &Hand<'_>| {
             !is_over(hand)
                 && (self.is_cut_off(hand) || self.is_failed_by_recycling(hand))
