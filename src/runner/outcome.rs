@@ -9,8 +9,9 @@ use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CANCELLED_BY_OPERATOR, CancelReason, JobError, Leftovers};
 use ojs_os::reaper::Usage;
 use ojs_values::exit::Ended;
+use ojs_values::text::beginning;
 use ojs_wire::runner::frames;
-use ojs_wire::text::{beginning, milliseconds};
+use ojs_wire::text::milliseconds;
 
 /// Most bytes of standard error in the details of a failure.
 pub const STDERR_BYTES: usize = 4096;

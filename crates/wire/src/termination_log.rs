@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::text::{asked_by, beginning, several};
+use crate::text::{asked_by, several};
 use crate::trouble::sentence;
 use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, Reason, Text};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
+use ojs_values::text::beginning;
 
 /// Most bytes of the text: Kubernetes reads no more from the file of one container.
 pub const MOST_BYTES: usize = 4096;

@@ -59,13 +59,6 @@ pub fn active_jobs(count: u64) -> String {
     }
 }
 
-/// The longest beginning of a text that has at most `most` bytes and ends between two characters.
-#[must_use]
-pub fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
-}
-
 /// A name of at most `most` characters.
 #[must_use]
 pub fn shortened(name: &str, most: usize) -> String {

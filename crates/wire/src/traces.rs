@@ -15,10 +15,8 @@ use crate::backend::{reply, trace};
 use crate::json::lenient::Object;
 use crate::names;
 use ojs_lifecycle::api::{JobEnd, JobError, Moment, Trace};
-use ojs_lifecycle::view::traces::{FetchSpan, ReportSpan, SpanEvent, TracedJob, WallClock};
-
-/// Most bytes of a name, or of the message of an error. The rest of a longer one is cut.
-const MOST_TEXT_BYTES: usize = 1024;
+use ojs_lifecycle::view::spans::{FetchSpan, MOST_TEXT_BYTES, ReportSpan, SpanEvent, TracedJob, WallClock};
+use ojs_values::text::beginning;
 
 /// Most bytes of the backtrace of an error.
 const MOST_BACKTRACE_BYTES: usize = 4096;
@@ -235,7 +233,7 @@ impl<'a> Spans<'a> {
     fn of_queue(&self, operation: &str) -> String {
         match &*self.job.subject.queue {
             "" => operation.to_owned(),
-            queue => format!("{} {operation}", cut(queue, MOST_TEXT_BYTES)),
+            queue => format!("{} {operation}", beginning(queue, MOST_TEXT_BYTES)),
         }
     }
 
@@ -382,14 +380,8 @@ fn kind_of(error: &JobError) -> &str {
 fn backtrace_lines(json: &str) -> String {
     let lines: Vec<String> = serde_json::from_str(json).unwrap_or_default();
     let mut text = lines.join("\n");
-    text.truncate(cut(&text, MOST_BACKTRACE_BYTES).len());
+    text.truncate(beginning(&text, MOST_BACKTRACE_BYTES).len());
     text
-}
-
-/// The beginning of a text, at most so many bytes.
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 /// JSON as it grows. Writing to memory cannot fail.
@@ -435,7 +427,7 @@ impl Json {
                         MOST_TEXT_BYTES
                     };
                     self.raw(r#","value":{"stringValue":"#);
-                    self.text(cut(text, most));
+                    self.text(beginning(text, most));
                     self.raw("}}");
                 }
                 Attribute::Number(number) => {
@@ -450,7 +442,7 @@ impl Json {
         self.put(format_args!(r#","status":{{"code":{code}"#));
         if !message.is_empty() {
             self.raw(r#","message":"#);
-            self.text(cut(message, MOST_TEXT_BYTES));
+            self.text(beginning(message, MOST_TEXT_BYTES));
         }
         self.raw("}");
     }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::config::LogFormat;
 use crate::daemon::log::json_text::quote;
-use crate::daemon::log::record::{NAME_BYTES, RECORD_BYTES, clipped};
+use crate::daemon::log::record::{NAME_BYTES, RECORD_BYTES};
+use ojs_values::text::clipped;
 use ojs_wire::text::is_terminal_control;
 
 /// Bytes of a record in JSON beside the texts in it.

@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
+use ojs_values::text::CUT;
 use ojs_wire::text::{escape, is_terminal_control};
-
-/// Marks the place where a text was cut off.
-pub(super) const CUT: char = '…';
 
 /// A JSON object at the end of a record, while it gets its members.
 #[derive(Debug)]

@@ -8,13 +8,14 @@ use std::time::Duration;
 use log::Level;
 
 use crate::config::most_alike;
-use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
 use ojs_lifecycle::api::ids::Text;
 use ojs_lifecycle::api::{
     CancelReason, Death, DropCause, FIRST_HOLD, Failure, HolderId, JobError, JobNotice, LONGEST_HOLD, Outcome, Subject,
 };
+use ojs_values::text::clipped;
 use ojs_wire::backend::request::{DEFAULT_ERROR_CODE, Words};
 use ojs_wire::text::{milliseconds, seconds};
 

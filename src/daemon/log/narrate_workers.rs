@@ -5,9 +5,10 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::last_words::{LastWords, about_cause, worker_ended, worker_was_ended};
-use crate::daemon::log::record::{LogRecord, RecordFields, clipped};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{info, jobs, warn};
 use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, RecycleReason, Text, WorkerNotice};
+use ojs_values::text::clipped;
 use ojs_wire::text::{milliseconds, seconds};
 
 /// Characters of a client's name that are logged; it may send a novel.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use log::Level;
 
 use crate::config::LogFormat;
-use crate::daemon::log::json_text::{CUT, Members, push_number, quote};
+use crate::daemon::log::json_text::{Members, push_number, quote};
 use ojs_lifecycle::api::{Subject, Text, Trace};
-use ojs_wire::text::{beginning, count, is_terminal_control, seconds};
+use ojs_values::text::{CUT, clipped};
+use ojs_wire::text::{count, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -348,15 +349,6 @@ impl Record<'_> {
         }
         object.end();
     }
-}
-
-/// The beginning of a text, of at most so many bytes.
-pub fn clipped(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let most = most.saturating_sub(CUT.len_utf8());
-    format!("{}{CUT}", beginning(text, most))
 }
 
 /// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a

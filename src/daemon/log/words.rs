@@ -4,8 +4,9 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields};
 use ojs_lifecycle::api::{Failure, Reason, WorkerState};
+use ojs_values::text::clipped;
 use ojs_wire::text::{asked_by, several};
 
 /// A record of level info.

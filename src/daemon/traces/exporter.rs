@@ -15,7 +15,8 @@ use crate::daemon::backend::settings::BackendError;
 use crate::daemon::traces::sender::Sender;
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Effect, JobId, Moment, Reply, Trace};
-use ojs_lifecycle::view::traces::{Traces, WallClock};
+use ojs_lifecycle::view::spans::WallClock;
+use ojs_lifecycle::view::traces::Traces;
 use ojs_os::clock;
 use ojs_wire::traces::{self, SpanSource};
 

@@ -9,6 +9,7 @@ use crate::api::{
     CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, JobNotice, LinkNotice, Moment, Notice, Outcome,
     RecycleReason, Reply, Subject, Text, WorkerNotice,
 };
+use ojs_values::text::beginning;
 
 /// Most pairs of queue and job type with a separate count; further pairs count as [`OTHER`], both
 /// of them.
@@ -355,10 +356,7 @@ fn cut(name: &Text) -> Text {
     if name.len() <= MOST_NAME_BYTES {
         return name.clone();
     }
-    let most = MOST_NAME_BYTES - CUT.len();
-    let end = (0..=most).rev().find(|end| name.is_char_boundary(*end));
-    let begin = name.get(..end.unwrap_or_default()).unwrap_or_default();
-    format!("{begin}{CUT}").into()
+    format!("{}{CUT}", beginning(name, MOST_NAME_BYTES - CUT.len())).into()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! | what does `status` show? | `status`; which jobs: `job_list` |
 //! | what do `/livez`, `/readyz` and `/healthz` reply? | `health` |
 //! | what is counted for `/metrics`? | `metrics`: it reads orders and replies, and the machine does not know it |
-//! | which spans does a collector get? | `traces`: it reads orders and replies as `metrics` does |
+//! | which spans does a collector get? | `traces`: it reads orders and replies as `metrics` does; their fields: `spans` |
 //! | when does an operator get a reply? | `operators` |
 //!
 //! The folder may use everything of the machine, and changes none of it. Start with `status`.
@@ -21,5 +21,6 @@ pub mod job_list;
 pub mod metrics;
 pub(super) mod operator_state;
 pub(super) mod operators;
+pub mod spans;
 pub mod status;
 pub mod traces;

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::api::ids::CallId;
 use crate::api::{
-    Call, CancelReason, Effect, Failure, GivenJob, JobEnd, JobError, JobId, JobNotice, Moment, Notice, Outcome, Reply,
-    Subject, ToWorker, Trace, WorkerId,
+    Call, Effect, GivenJob, JobEnd, JobError, JobId, JobNotice, Moment, Notice, Outcome, Reply, Subject, ToWorker,
+    Trace, WorkerId,
 };
 use crate::view::metrics;
+use crate::view::spans::{FetchSpan, ReportSpan, SpanEvent, TracedJob, shown};
 
 /// Most jobs whose spans are not finished. A further job takes the place of the oldest one.
 pub const MOST_OPEN_JOBS: usize = 4096;
@@ -21,6 +21,9 @@ pub const MOST_OPEN_JOBS: usize = 4096;
 /// Most finished spans that wait for their way to the collector: as many as the batch processor of
 /// the OpenTelemetry SDKs holds.
 pub const MOST_WAITING_SPANS: usize = 2048;
+
+/// Most bytes that the finished jobs keep for their spans, as in names, errors and backtraces.
+pub const MOST_WAITING_BYTES: usize = 4 << 20;
 
 /// The spans of most jobs: FETCH, job and one request with its outcome.
 const USUAL_SPANS: usize = 3;
@@ -44,119 +47,6 @@ impl SpanIds {
             if mixed != 0 {
                 return mixed;
             }
-        }
-    }
-}
-
-/// The date of a point on the monotonic clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WallClock {
-    /// A point on the monotonic clock,
-    pub at: Moment,
-    /// and its date: the time since the beginning of 1970.
-    pub since_1970: Duration,
-}
-
-impl WallClock {
-    /// Time from the beginning of 1970 to this point.
-    #[must_use]
-    pub fn date(&self, moment: Moment) -> Duration {
-        let later = self.since_1970.saturating_add(self.at.elapsed(moment));
-        later.saturating_sub(self.at.remaining(moment))
-    }
-}
-
-/// The FETCH that returned a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetchSpan {
-    /// The span of this job; another job of the FETCH has another one.
-    pub span: u64,
-    /// The request was sent.
-    pub began: Moment,
-    /// The answer was received.
-    pub ended: Moment,
-    /// Jobs in the answer.
-    pub jobs: usize,
-}
-
-/// A request with the outcome of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportSpan {
-    pub span: u64,
-    /// An ACK, or else a FAIL or requeue.
-    pub is_ack: bool,
-    pub began: Moment,
-    pub ended: Moment,
-    /// The status of the answer; none: there was no answer.
-    pub status: Option<u16>,
-    pub failure: Option<Failure>,
-}
-
-/// An event within the span of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpanEvent {
-    /// A FETCH returned the job.
-    Fetched,
-    /// A worker was given the job.
-    HandedOver,
-    /// The first progress of the handler went to the backend.
-    Progress,
-    /// The handler was asked to stop, for this reason.
-    Cancel(CancelReason),
-    /// The job's own timeout expired.
-    TimedOut,
-    /// The outcome was sent to the backend for the first time.
-    Outcome(JobEnd),
-}
-
-/// Most events of one job; all kinds of them once, and cancels for different reasons.
-const MOST_EVENTS: usize = 12;
-
-/// The spans of one reservation of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TracedJob {
-    pub subject: Arc<Subject>,
-    /// The worker's name for the backend.
-    pub worker: Option<WorkerId>,
-    /// The trace of these spans. It is linked to that in which the job was enqueued.
-    pub trace: u128,
-    /// The span of the job itself.
-    pub span: u64,
-    pub began: Moment,
-    pub ended: Moment,
-    pub fetch: Option<FetchSpan>,
-    pub reports: Vec<ReportSpan>,
-    pub events: Vec<(Moment, SpanEvent)>,
-    /// Bytes of its envelope, once a worker was given the job.
-    pub bytes: Option<usize>,
-    /// None: nothing is known of its end.
-    pub end: Option<JobEnd>,
-    /// Its error, if it failed.
-    pub error: Option<JobError>,
-}
-
-impl TracedJob {
-    /// The number of its spans.
-    #[must_use]
-    pub fn spans(&self) -> usize {
-        1 + usize::from(self.fetch.is_some()) + self.reports.len()
-    }
-
-    fn sent_outcome(&self) -> Option<JobEnd> {
-        self.events.iter().find_map(|(_, event)| match event {
-            SpanEvent::Outcome(end) => Some(*end),
-            SpanEvent::Fetched
-            | SpanEvent::HandedOver
-            | SpanEvent::Progress
-            | SpanEvent::Cancel(_)
-            | SpanEvent::TimedOut => None,
-        })
-    }
-
-    fn note(&mut self, event: SpanEvent, now: Moment) {
-        let is_known = self.events.iter().any(|(_, other)| *other == event);
-        if !is_known && self.events.len() < MOST_EVENTS {
-            self.events.push((now, event));
         }
     }
 }
@@ -191,6 +81,8 @@ pub struct Traces {
     finished: VecDeque<TracedJob>,
     /// Spans of the finished jobs.
     waiting: usize,
+    /// Bytes that the finished jobs keep.
+    waiting_bytes: usize,
     dropped: u64,
 }
 
@@ -206,6 +98,7 @@ impl Traces {
             handled: None,
             finished: VecDeque::new(),
             waiting: 0,
+            waiting_bytes: 0,
             dropped: 0,
         }
     }
@@ -358,14 +251,16 @@ impl Traces {
 
     fn ended(&mut self, job: &JobId, end: Option<JobEnd>, error: Option<&JobError>, now: Moment) {
         let Some(mut job) = self.open.remove(job) else { return };
-        if self.waiting + job.spans() > MOST_WAITING_SPANS {
-            self.dropped += job.spans() as u64;
-            return;
-        }
         job.ended = now;
         job.end = end.or_else(|| job.sent_outcome());
-        job.error = error.cloned();
-        self.waiting += job.spans();
+        job.error = error.map(shown);
+        let (spans, bytes) = (job.spans(), job.text_bytes());
+        if self.waiting + spans > MOST_WAITING_SPANS || self.waiting_bytes + bytes > MOST_WAITING_BYTES {
+            self.dropped += spans as u64;
+            return;
+        }
+        self.waiting += spans;
+        self.waiting_bytes += bytes;
         self.finished.push_back(job);
     }
 
@@ -441,6 +336,7 @@ impl Traces {
             jobs.extend(self.finished.pop_front());
         }
         self.waiting -= jobs.iter().map(TracedJob::spans).sum::<usize>();
+        self.waiting_bytes -= jobs.iter().map(TracedJob::text_bytes).sum::<usize>();
         jobs
     }
 

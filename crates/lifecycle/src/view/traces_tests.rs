@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test without its spans has failed")]
 
 use super::*;
-use crate::api::{Delivery, Envelope, FetchForm, HolderId, Reservation};
+use crate::api::{CancelReason, Delivery, Envelope, Failure, FetchForm, HolderId, Reservation, Text};
+use crate::view::spans::{MOST_TEXT_BYTES, WallClock};
+use std::time::Duration;
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
@@ -272,6 +274,61 @@ fn finished_spans_beyond_the_bound_are_dropped_and_counted() {
     assert_eq!(traces.take(9).len(), 3);
     assert_eq!(traces.take(1).len(), 1);
     assert_eq!(traces.waiting(), 3 * (fits - 4));
+}
+
+#[test]
+fn a_span_keeps_the_beginning_of_a_long_error_and_none_of_its_details() {
+    let (mut traces, job) = (traces(), subject("a", None));
+    fetch(&mut traces, &[Arc::clone(&job)]);
+    let long: Text = "e".repeat(4 << 20).into();
+    let error = JobError {
+        code: Some(long.clone()),
+        kind: Some(long.clone()),
+        details: Some(long.clone()),
+        ..JobError::new(long)
+    };
+    report(&mut traces, &job, Outcome::Failed { error }, &Reply::Accepted);
+    let [traced] = all(&mut traces).try_into().unwrap();
+    let short: Text = "e".repeat(MOST_TEXT_BYTES).into();
+    let expected = JobError {
+        code: Some(short.clone()),
+        kind: Some(short.clone()),
+        ..JobError::new(short)
+    };
+    assert_eq!(traced.error, Some(expected));
+}
+
+/// What others write is long in a name or in a backtrace, which no span shortens before it is sent.
+#[test]
+fn finished_jobs_keep_a_bounded_number_of_bytes_and_the_rest_is_dropped_and_counted() {
+    let long: Text = "x".repeat(100 << 10).into();
+    let fits = (MOST_WAITING_BYTES / long.len()) as u64;
+    let named = |number: u64| {
+        let mut subject = Arc::unwrap_or_clone(subject(&number.to_string(), None));
+        subject.queue = long.clone();
+        (Arc::new(subject), acked())
+    };
+    let failing = |number: u64| {
+        let mut error = JobError::new("broken");
+        error.backtrace = Some(long.clone());
+        (subject(&number.to_string(), None), Outcome::Failed { error })
+    };
+    for kind in [&named as &dyn Fn(u64) -> _, &failing] {
+        let mut traces = traces();
+        for number in 0..fits + 1 {
+            let (job, outcome) = kind(number);
+            fetch(&mut traces, &[Arc::clone(&job)]);
+            report(&mut traces, &job, outcome, &Reply::Accepted);
+        }
+        let kept = (traces.waiting() / 3) as u64;
+        assert!(kept == fits || kept == fits - 1, "{kept} of {fits}");
+        assert_eq!(traces.dropped(), 3 * (fits + 1 - kept));
+        assert_eq!(all(&mut traces).len() as u64, kept);
+        let (job, outcome) = kind(fits + 1);
+        fetch(&mut traces, &[Arc::clone(&job)]);
+        report(&mut traces, &job, outcome, &Reply::Accepted);
+        assert_eq!(traces.waiting(), 3);
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::backend::raw_json::Json;
 use crate::json::lenient::Object;
-use crate::text::beginning;
 use ojs_lifecycle::api::JobError;
+use ojs_values::text::beginning;
 
 /// The code of a failure without one.
 pub const DEFAULT_ERROR_CODE: &str = "handler_error";

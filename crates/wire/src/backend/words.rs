@@ -6,16 +6,13 @@
 use ojs_lifecycle::api::{Call, Endpoint};
 
 use crate::json::lenient::Object;
-use crate::text::beginning;
+use ojs_values::text::clipped;
 
 /// Most bytes of an error's `code`, or of a `state`, that are shown.
 const NAME_BYTES: usize = 60;
 
 /// Most bytes of an error's `message` that are shown.
 const MESSAGE_BYTES: usize = 240;
-
-/// Ends a text that was cut.
-const CUT: char = '…';
 
 /// The words of one answer. The code that logs them escapes them, because the backend wrote them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,14 +78,6 @@ fn current_state(error: &Object<'_>) -> Option<String> {
     let details = error.object("details")?;
     let text = details.text("current_state").filter(|text| !text.is_empty());
     text.map(|text| clipped(&text, NAME_BYTES))
-}
-
-/// At most `most` bytes of it.
-fn clipped(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!("{}{CUT}", beginning(text, most))
 }
 
 #[cfg(test)]

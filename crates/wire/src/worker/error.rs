@@ -2,10 +2,10 @@
 //! (requirements C-22).
 
 use crate::json::fields::{self, Fields};
-use crate::text::beginning;
 use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH};
 use crate::worker::values::{Wrong, boolean, optional_text};
 use ojs_lifecycle::api::{JobError, Text};
+use ojs_values::text::beginning;
 
 /// The message of a failure with an empty message and without type and code.
 const NO_MESSAGE: &str = "the job failed without a message";
