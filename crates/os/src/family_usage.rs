@@ -42,13 +42,12 @@ pub fn below(root: Pid, helper: Option<Pid>) -> io::Result<WorkerUsage> {
     let counted: Vec<&ProcessMemory> = family.iter().copied().filter(counts).collect();
     let own_ticks: u64 = counted.iter().map(|process| process.own_ticks).sum();
     let reaped_ticks: u64 = family.iter().map(|process| process.reaped_ticks).sum();
-    let is_alone = counted.len() == 1;
-    let bytes = |process: &&ProcessMemory| {
-        let share = if is_alone { None } else { proportional(process.pid) };
-        share.unwrap_or_else(|| process.pages.saturating_mul(process_memory::page_bytes()))
+    let memory_bytes = match counted.as_slice() {
+        [alone] => resident(alone),
+        several => several.iter().map(|process| share(process.pid)).sum(),
     };
     Ok(WorkerUsage {
-        memory_bytes: counted.iter().map(bytes).sum(),
+        memory_bytes,
         cpu: process_memory::ticks(own_ticks + reaped_ticks),
         processes: counted.len(),
     })
@@ -68,6 +67,17 @@ fn family(processes: &[ProcessMemory], root: Pid) -> Vec<&ProcessMemory> {
         next += 1;
     }
     family
+}
+
+/// The bytes that count for a process among several. Where no share can be read, its resident pages
+/// of this moment: a process that has just ended has none, whatever it had when the look began.
+fn share(pid: Pid) -> u64 {
+    let resident = || process_memory::of(pid).as_ref().map_or(0, resident);
+    proportional(pid).unwrap_or_else(resident)
+}
+
+fn resident(process: &ProcessMemory) -> u64 {
+    process.pages.saturating_mul(process_memory::page_bytes())
 }
 
 /// The proportional share of a process in bytes. `None`: it cannot be read.

@@ -171,6 +171,23 @@ os.wait()",
     python.ends();
 }
 
+/// As when the kernel ends a group of processes during a look.
+#[test]
+fn a_process_that_has_ended_since_the_look_began_counts_with_nothing() {
+    let mut python = Python::start("mine = page_in(30); ready(); wait()");
+    let pid = python.pid();
+    assert!(share(pid) > 20 * MIB);
+    python.child.kill().unwrap();
+    // Its output ends with it, before it is a zombie.
+    let mut rest = Vec::new();
+    python.child.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
+    let is_counted = || share(pid) > 0;
+    let looks = std::iter::repeat_with(is_counted).take(100_000);
+    assert!(looks.into_iter().any(|is_counted| !is_counted));
+    python.child.wait().unwrap();
+    assert_eq!(share(pid), 0);
+}
+
 #[test]
 fn a_family_that_makes_no_sense_ends_all_the_same() {
     let process = |pid, parent| ProcessMemory {

@@ -30,9 +30,13 @@ pub struct ProcessMemory {
 pub fn visible(most: usize) -> io::Result<Vec<ProcessMemory>> {
     check_proc()?;
     let pids = numbers_in("/proc")?.take(most);
-    // A process that ended meanwhile uses no memory.
-    let read = |pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?);
-    Ok(pids.filter_map(read).collect())
+    Ok(pids.filter_map(|pid| of(Pid::new(pid))).collect())
+}
+
+/// This process. `None`: it ended meanwhile, and uses no memory.
+#[must_use]
+pub fn of(pid: Pid) -> Option<ProcessMemory> {
+    parse(pid.number(), &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Bytes of a page.
