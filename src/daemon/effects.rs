@@ -15,7 +15,8 @@ use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
-use ojs_os::{image, init, process};
+use ojs_os::process::{self, Pid};
+use ojs_os::{image, init};
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 use ojs_wire::operator::shown;
@@ -67,6 +68,10 @@ impl EventLoop {
                 Effect::DropClient(client) => self.control.drop_client(client),
                 Effect::Notify(notice) => self.narrator.narrate(&notice, &self.heard.words),
                 Effect::WriteTerminationLog(account) => {
+                    // An end at once has no time for the last spans.
+                    if account.is_abandoned {
+                        self.traces.iter_mut().for_each(|traces| traces.end());
+                    }
                     let words = self.narrator.backend_error();
                     self.termination_log
                         .write(termination_log::text(&account, words.as_deref()));
@@ -105,7 +110,8 @@ impl EventLoop {
 
     fn start_worker(&mut self, keeps_name: bool) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
-        let event = match start::try_spawn(&self.plan, &self.program) {
+        self.two.next_wanted = None;
+        let event = match self.spawn_worker() {
             Ok(pid) => {
                 let process = self.processes.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
@@ -119,11 +125,6 @@ impl EventLoop {
                 if let Some(act) = self.on_first_start.take() {
                     act();
                     image::let_go_of_pages();
-                }
-                // A child that changed its user shared the memory of ojs-init until then, and the
-                // kernel made it readable again.
-                if let Err(error) = init::forbid_dumps() {
-                    debug!("PR_SET_DUMPABLE: {error}");
                 }
                 self.narrator.worker_started(pid, &worker);
                 Event::WorkerStarted { process, worker }
@@ -142,6 +143,17 @@ impl EventLoop {
             }
         };
         self.inbox.push_back(event);
+    }
+
+    /// A process of the worker's program, in one attempt.
+    pub(super) fn spawn_worker(&self) -> Result<Pid, NotStartedNow> {
+        let result = start::try_spawn(&self.plan, &self.program);
+        // A child that changes its user shares the memory of ojs-init until then, and the kernel
+        // makes it readable again, even if the program cannot be run.
+        if let Err(error) = init::forbid_dumps() {
+            debug!("PR_SET_DUMPABLE: {error}");
+        }
+        result
     }
 
     fn signal_process(&mut self, process: ProcessId, signal: Signal) {
