@@ -159,7 +159,9 @@ fn set_up(
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
-    let (backend, traces) = start_clients(config, &poll)?;
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token());
+    let waker = Arc::new(waker.map_err(failed("cannot create an event descriptor"))?);
+    let (backend, traces) = start_clients(config, &waker)?;
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
@@ -181,7 +183,7 @@ fn set_up(
         traces,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
-        usage: UsageReader::new(config.own_program().is_some()),
+        usage: UsageReader::new(config.own_program().is_some(), waker),
         token_file,
         plan,
         program: started_program(config, &facts),
@@ -372,17 +374,14 @@ fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<Pro
 }
 
 /// Starts the clients of the backend and of the collector of traces, on the loop.
-fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Exporter>>), StartFailure> {
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token());
-    let waker = Arc::new(waker.map_err(failed("cannot create an event descriptor"))?);
+fn start_clients(config: &Config, waker: &Arc<Waker>) -> Result<(Backend, Option<Box<Exporter>>), StartFailure> {
     let settings = BackendSettings {
         backend: config.backend.clone(),
         url_setting: config.settings.describe(&keys::URL),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let backend =
-        Backend::start(settings, Arc::clone(&waker)).map_err(|error| StartFailure::new(Exit::Usage, error))?;
+    let backend = Backend::start(settings, Arc::clone(waker)).map_err(|error| StartFailure::new(Exit::Usage, error))?;
     let proxy = config.backend.proxy.as_ref().map_or(String::new(), |proxy| {
         let source = config.settings.source(&keys::PROXY);
         format!(", through the proxy {} ({source})", proxy.place())
@@ -391,7 +390,7 @@ fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Ex
         "backend: {}{proxy}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
-    let traces = Exporter::start(config, &waker, now()).map_err(|error| StartFailure::new(Exit::Internal, error))?;
+    let traces = Exporter::start(config, waker, now()).map_err(|error| StartFailure::new(Exit::Internal, error))?;
     Ok((backend, traces))
 }
 

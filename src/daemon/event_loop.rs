@@ -140,6 +140,7 @@ impl EventLoop {
         // see it.
         self.reap();
         loop {
+            self.serve_recycling();
             // This comes before the machine asks for jobs, which an event or a due timer can cause.
             self.look_at_memory_gate();
             if let Some(exit) = self.dispatch() {
@@ -247,6 +248,7 @@ impl EventLoop {
             self.backend.next_deadline(),
             self.interface.next_deadline(),
             self.memory_look_at,
+            self.recycling_deadline(),
             self.traces.as_ref().and_then(|traces| traces.next_deadline()),
         ];
         deadlines.into_iter().flatten().min()
@@ -393,16 +395,13 @@ impl EventLoop {
                     if let Some(worker) = self.worker.take() {
                         self.processes.worker_reaped(worker.process);
                     }
+                    self.two.next_wanted = None;
                     self.look_at_memory(ended);
                     self.inbox.push_back(Event::WorkerEnded(ended));
                 }
                 Ok(Reaped::Process(pid, _)) if self.two.beside.is_some_and(|beside| beside.pid == pid) => {
                     if let Some(beside) = self.two.beside.take() {
-                        // One that ended after the look above. No other process has its number yet:
-                        // the kernel gives all others out first.
-                        self.processes.ended(beside.process, &mut self.inbox);
-                        self.processes.worker_reaped(beside.process);
-                        self.descendants.forget(pid);
+                        self.beside_is_reaped(beside);
                     }
                 }
                 Ok(Reaped::Process(pid, ended)) => {

@@ -1,70 +1,109 @@
 //! Recycling of the worker: its memory, and the next process beside the old one.
 
-use std::time::Duration;
+use std::task::Poll;
 
 use log::debug;
 
 use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
-use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::ids::ProcessId;
-use ojs_lifecycle::api::{Call, Event};
-
-/// How old the memory of a worker may be that decides about a second one.
-const USAGE_OF_NEXT: Duration = Duration::from_secs(5);
+use ojs_lifecycle::api::{Call, Event, Moment};
+use ojs_os::cgroup::OomKills;
+use ojs_os::process::{self, Parent};
 
 impl EventLoop {
-    /// Reports the memory of the worker with each heartbeat, if there is a limit.
+    /// Has the memory of the worker reported with each heartbeat, if there is a limit.
     pub(super) fn look_at_worker_memory(&mut self, call: &Call) {
         if self.two.watches_memory && matches!(call, Call::Heartbeat { .. }) {
-            let usage = self.usage.read(Duration::ZERO, now());
+            // A look may last longer than the time between two heartbeats.
+            self.two.memory_wanted.get_or_insert(now());
+            self.serve_recycling();
+        }
+    }
+
+    /// Has the next worker process started beside the present one.
+    pub(super) fn start_next(&mut self) {
+        self.two.next_wanted = Some(now());
+        self.serve_recycling();
+    }
+
+    /// Does what waits for the memory of the worker: one look at it may last longer than a turn.
+    pub(super) fn serve_recycling(&mut self) {
+        if let Some(wanted) = self.two.memory_wanted
+            && let Poll::Ready(usage) = self.usage.poll(wanted, now())
+        {
+            self.two.memory_wanted = None;
             self.inbox
                 .extend(usage.map(|usage| Event::WorkerMemory(usage.memory_bytes)));
         }
+        // The old process of the last recycling may have ended without having been reaped.
+        if let Some(wanted) = self.two.next_wanted.filter(|_| self.two.beside.is_none())
+            && let Poll::Ready(has_memory) = self.has_memory_for_next(wanted)
+        {
+            self.two.next_wanted = None;
+            let next = if has_memory { self.try_start_next() } else { None };
+            self.inbox
+                .push_back(next.map_or(Event::NextNotStarted, Event::NextStarted));
+        }
     }
 
-    /// Starts the next worker process beside the present one, if there is memory for two.
-    pub(super) fn start_next(&mut self) {
-        let event = if self.has_memory_for_next() {
-            match start::try_spawn(&self.plan, &self.program) {
-                Ok(pid) => {
-                    let process = self.processes.worker_started(pid, self.poll.registry());
-                    self.processes.ends_with_its_group(process);
-                    self.two.beside = Some(Worker { pid, process });
-                    Narrator::next_started(pid);
-                    Event::NextStarted(process)
-                }
-                // The old worker ends first, and the start of the next one says what is wrong.
-                Err(NotStartedNow::Shortage(_) | NotStartedNow::Refused(_)) => Event::NextNotStarted,
-            }
-        } else {
-            Event::NextNotStarted
-        };
-        self.inbox.push_back(event);
+    /// When that waits no longer for a look at the memory.
+    pub(super) fn recycling_deadline(&self) -> Option<Moment> {
+        self.two.next_wanted.and(self.usage.hangs_at())
+    }
+
+    /// Starts the next worker process, if a process can be had. Otherwise the old worker ends
+    /// first, and the start of the next one says what is wrong.
+    fn try_start_next(&mut self) -> Option<ProcessId> {
+        // Without this a process of the old worker could not be told from one of the next.
+        let worker = self.worker?;
+        if !matches!(process::parent_of(worker.pid), Ok(Parent::Is(_))) {
+            debug!("no second worker: /proc does not show process {}", worker.pid);
+            return None;
+        }
+        let pid = self.spawn_worker().ok()?;
+        let process = self.processes.worker_started(pid, self.poll.registry());
+        self.processes.ends_with_its_group(process);
+        self.two.beside = Some(Worker { pid, process });
+        Narrator::next_started(pid);
+        Some(process)
     }
 
     /// Whether the container has memory for one more worker process like the present one.
-    fn has_memory_for_next(&mut self) -> bool {
-        let Some(cgroup) = &self.two.container else {
-            return true;
+    fn has_memory_for_next(&mut self, wanted: Moment) -> Poll<bool> {
+        let container = self.two.container.as_ref();
+        let Some((limit, taken)) = container.and_then(|cgroup| cgroup.limit().zip(cgroup.percent(0))) else {
+            return Poll::Ready(true);
         };
-        let Some((limit, taken)) = cgroup.limit().zip(cgroup.percent(0)) else {
-            return true;
-        };
-        let Some(usage) = self.usage.read(USAGE_OF_NEXT, now()) else {
-            return false;
-        };
-        let free = limit - limit.min(limit / 100 * u64::from(taken));
-        // A tenth more, because a start may need more than a worker that runs.
-        let has_memory = usage.memory_bytes.saturating_add(usage.memory_bytes / 10) < free;
-        if !has_memory {
-            debug!(
-                "no memory for two workers: {free} bytes are free, the worker has {}",
-                usage.memory_bytes
-            );
-        }
-        has_memory
+        self.usage.poll(wanted, now()).map(|usage| {
+            let Some(memory) = usage.map(|usage| usage.memory_bytes) else {
+                return false;
+            };
+            let free = limit - limit.min(limit / 100 * u64::from(taken));
+            // A tenth more, because a start may need more than a worker that runs.
+            let has_memory = memory.saturating_add(memory / 10) < free;
+            if !has_memory {
+                debug!("no memory for two workers: {free} bytes are free, the worker has {memory}");
+            }
+            has_memory
+        })
+    }
+
+    /// The old process of two has ended and is reaped.
+    pub(super) fn beside_is_reaped(&mut self, beside: Worker) {
+        // One that ended after the loop looked. No other process has its number yet: the kernel
+        // gives all others out first.
+        self.processes.ended(beside.process, &mut self.inbox);
+        self.processes.worker_reaped(beside.process);
+        self.descendants.forget(beside.pid);
+        self.only_one_counts();
+    }
+
+    /// What was seen of two processes together says nothing about the one that is the worker now.
+    fn only_one_counts(&mut self) {
+        self.usage.forget();
+        self.oom_kills.iter_mut().for_each(OomKills::begin);
     }
 
     /// The process beside the worker is the worker from here on.
@@ -79,5 +118,6 @@ impl EventLoop {
         self.processes.ends_alone(next.process);
         self.metrics.worker_started(now(), true);
         self.usage.worker_started(next.pid);
+        self.only_one_counts();
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::config::values::enums::RecycleOverlap;
 use crate::config::{Config, keys};
-use ojs_lifecycle::api::WorkerId;
 use ojs_lifecycle::api::ids::ProcessId;
+use ojs_lifecycle::api::{Moment, WorkerId};
 use ojs_os::cgroup_memory::MemoryCgroup;
 use ojs_os::process::Pid;
 
@@ -27,6 +27,10 @@ pub(super) struct TwoWorkers {
     pub(super) container: Option<MemoryCgroup>,
     /// The machine wants to know the memory of the worker (`worker.max_memory`).
     pub(super) watches_memory: bool,
+    /// Since when it waits for that.
+    pub(super) memory_wanted: Option<Moment>,
+    /// Since when the machine wants the next process beside the present one.
+    pub(super) next_wanted: Option<Moment>,
 }
 
 impl TwoWorkers {
@@ -38,6 +42,8 @@ impl TwoWorkers {
             beside: None,
             container: (overlap == RecycleOverlap::Auto).then(MemoryCgroup::find).flatten(),
             watches_memory: config.worker.max_memory.is_some(),
+            memory_wanted: None,
+            next_wanted: None,
         }
     }
 }

@@ -8,13 +8,16 @@
 //!
 //! Nothing is read before a reader asks. A thread reads, because the kernel needs 57 ms for eight
 //! processes of 500 MiB, and waits for a process that hangs while it changes its memory map. The
-//! loop waits for the thread for 5 ms. If the new numbers are not there by then, it takes the ones
-//! of the look before.
+//! loop waits for the thread for 5 ms. If the new numbers are not there by then, a page shows the
+//! ones of the look before. A decision waits for the new ones: the thread wakes the loop.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::task::Poll;
 use std::time::Duration;
 
 use log::debug;
+use mio::Waker;
 
 use ojs_lifecycle::api::Moment;
 use ojs_os::process::Pid;
@@ -24,7 +27,7 @@ use ojs_values::usage::WorkerUsage;
 /// Longest that the loop waits for the numbers.
 const WAIT: Duration = Duration::from_millis(5);
 
-/// How long the numbers of the last time count while a look goes on: it may hang.
+/// Longest that a look counts as under way. One that takes longer hangs, and there are no numbers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stack of the thread, in bytes.
@@ -37,6 +40,8 @@ pub struct UsageReader {
     starts_helper: bool,
     /// That process.
     helper: Option<Pid>,
+    /// Wakes the loop when a look is done.
+    waker: Arc<Waker>,
     /// When the last look began.
     looked_at: Option<Moment>,
     /// The result of a look that goes on.
@@ -49,10 +54,11 @@ pub struct UsageReader {
 impl UsageReader {
     /// `starts_helper`: the worker's process is a second ojs-init.
     #[must_use]
-    pub fn new(starts_helper: bool) -> Self {
+    pub fn new(starts_helper: bool, waker: Arc<Waker>) -> Self {
         Self {
             starts_helper,
             helper: None,
+            waker,
             looked_at: None,
             coming: None,
             last: None,
@@ -60,39 +66,72 @@ impl UsageReader {
         }
     }
 
-    /// The worker was started with this pid. The numbers of the one before it count no more.
+    /// The worker was started with this pid.
     pub fn worker_started(&mut self, pid: Pid) {
         self.helper = self.starts_helper.then_some(pid);
+        self.forget();
+    }
+
+    /// The numbers so far count no more: a process that they include is not of the worker now.
+    pub fn forget(&mut self) {
         self.looked_at = None;
         self.coming = None;
         self.last = None;
     }
 
-    /// The last numbers if the look for them began less than `every` ago,
-    /// otherwise new ones. `None`: they cannot be read, or are not there yet.
+    /// For a page: the last numbers if the look for them began less than `every` ago, otherwise new
+    /// ones, or those of the look before while one is under way. `None`: they cannot be read, or
+    /// are not there yet.
     pub fn read(&mut self, every: Duration, now: Moment) -> Option<WorkerUsage> {
         self.take(Duration::ZERO);
-        let since = self.looked_at.map(|at| at.elapsed(now));
-        if self.coming.is_some() {
-            return self.last.filter(|_| since.is_some_and(|since| since < PATIENCE));
-        }
-        if since.is_none_or(|since| since >= every) {
-            self.looked_at = Some(now);
-            self.coming = Some(self.look());
+        if self.coming.is_none() && self.looked_at.is_none_or(|at| at.elapsed(now) >= every) {
+            self.begin_look(now);
             self.take(WAIT);
         }
-        self.last
+        self.last.filter(|_| !self.hangs(now))
     }
 
-    /// Begins a look.
+    /// For a decision: the numbers of a look that began at `wanted` or later. Pending: it is under
+    /// way, and the loop is woken at its end. `None`: they cannot be read.
+    pub fn poll(&mut self, wanted: Moment, now: Moment) -> Poll<Option<WorkerUsage>> {
+        self.take(Duration::ZERO);
+        if self.coming.is_none() && self.looked_at.is_none_or(|at| at < wanted) {
+            self.begin_look(now);
+            self.take(Duration::ZERO);
+        }
+        match self.coming {
+            None => Poll::Ready(self.last),
+            Some(_) if self.hangs(now) => Poll::Ready(None),
+            Some(_) => Poll::Pending,
+        }
+    }
+
+    /// When the look that is under way counts as one that hangs.
+    pub fn hangs_at(&self) -> Option<Moment> {
+        let began = self.looked_at.filter(|_| self.coming.is_some())?;
+        Some(began.after(PATIENCE))
+    }
+
+    fn hangs(&self, now: Moment) -> bool {
+        self.hangs_at().is_some_and(|at| at <= now)
+    }
+
+    fn begin_look(&mut self, now: Moment) {
+        self.looked_at = Some(now);
+        self.coming = Some(self.look());
+    }
+
     fn look(&self) -> Receiver<Option<WorkerUsage>> {
         let (sender, receiver) = mpsc::channel();
-        let helper = self.helper;
+        let (helper, waker) = (self.helper, Arc::clone(&self.waker));
         let work = move || {
             let usage = family_usage::below(Pid::own(), helper);
             let usage = usage.inspect_err(|error| debug!("cannot read what the worker uses: {error}"));
             // If a new worker was started meanwhile, nobody waits for it.
             let _ = sender.send(usage.ok());
+            if let Err(error) = waker.wake() {
+                debug!("cannot wake the loop for what the worker uses: {error}");
+            }
         };
         if let Err(error) = threads::spawn("usage", STACK_BYTES, work) {
             debug!("no thread to read what the worker uses: {error}");

@@ -42,6 +42,7 @@ mod support;
 #[path = "../support/system_calls.rs"]
 mod system_calls;
 
+mod cgroup;
 mod control;
 mod cost;
 mod exec;

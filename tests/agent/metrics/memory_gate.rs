@@ -1,46 +1,15 @@
-//! The memory gate: with a directory in the place of the cgroups, in which a test says how much
-//! memory is taken.
-
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+//! The memory gate: how much memory is taken says a directory in the place of the cgroups.
 
 use super::{ANY_PORT, OBEYS, OFTEN};
 use crate::backend::Outcome;
+use crate::cgroup::Cgroup;
 use crate::operator::run;
 use crate::probe_client::Probes;
 use crate::stage::{Stage, Start};
 
-/// A cgroup of version 2 with this limit, or none.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new(stage: &Stage, limit: &str) -> Self {
-        let path = stage.at("cgroup");
-        fs::create_dir(&path).unwrap();
-        for (name, text) in [
-            ("memory.max", limit),
-            ("memory.current", "0500\n"),
-            ("memory.stat", "anon 1\ninactive_file 000\n"),
-        ] {
-            fs::write(path.join(name), text).unwrap();
-        }
-        Self(path)
-    }
-
-    /// Written in one piece over what is there: nobody reads half of it.
-    fn taken(&self, bytes: u32) {
-        let file = File::options().write(true).open(self.0.join("memory.current")).unwrap();
-        file.write_all_at(format!("{bytes:04}").as_bytes(), 0).unwrap();
-    }
-
-    fn start<'a>(&self, stage: &'a Stage) -> Start<'a> {
-        let mounts = "mount --bind \"$0\" /sys/fs/cgroup && exec \"$@\"";
-        stage
-            .worker(OBEYS)
-            .through(&["/bin/sh", "-c", mounts, self.0.to_str().unwrap()])
-            .with_all(&[ANY_PORT, OFTEN, ("OJS_WORKER_MEMORY_GATE", "90%")])
-    }
+fn start<'a>(cgroup: &Cgroup, stage: &'a Stage) -> Start<'a> {
+    let start = cgroup.of(stage.worker(OBEYS));
+    start.with_all(&[ANY_PORT, OFTEN, ("OJS_WORKER_MEMORY_GATE", "90%")])
 }
 
 #[test]
@@ -48,7 +17,7 @@ fn no_job_is_fetched_while_too_much_memory_is_taken_and_what_is_there_goes_on() 
     let stage = Stage::new();
     stage.enqueue([1]);
     let cgroup = Cgroup::new(&stage, "1000\n");
-    let mut init = cgroup.start(&stage).start();
+    let mut init = start(&cgroup, &stage).start();
     let probes = Probes::of(&mut init);
     init.notes_line("job j1");
     probes.counts("ojs_init_memory_taken_ratio", 0.5);
@@ -83,7 +52,7 @@ fn without_a_memory_limit_the_gate_is_off_and_that_is_a_warning() {
     stage.enqueue([1]);
     let cgroup = Cgroup::new(&stage, "max\n");
     cgroup.taken(9999);
-    let mut init = cgroup.start(&stage).start();
+    let mut init = start(&cgroup, &stage).start();
     init.logs("worker.memory_gate = 90%");
     init.logs("no memory limit of which that could be a share; the gate is off");
     init.notes_line("job j1");

@@ -1,11 +1,12 @@
 //! Recycling: a new process of the worker replaces the old one, and no job is lost.
 
 use crate::backend::{Endpoint, Outcome};
+use crate::cgroup::Cgroup;
 use crate::operator::{OBEYS, run};
 use crate::probe_client::Probes;
 use crate::stage::{Init, PATIENCE, Stage};
-use crate::support::proc;
 use crate::support::wait::wait_until;
+use crate::support::{proc, sys};
 
 /// A worker that notes that it runs, and acks whatever it gets, two jobs at a time.
 const WORKS: &str = "
@@ -164,6 +165,111 @@ rest()";
     init.order("j1");
     init.logs("the worker was recycled in ");
     stage.becomes("j1", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+/// The memory of so many processes cannot be read within a turn of the loop.
+#[test]
+fn where_a_container_has_memory_for_two_the_next_worker_of_many_processes_starts_beside_the_old_one() {
+    let stage = Stage::new();
+    let cgroup = Cgroup::new(&stage, "8000000000\n");
+    let script = "
+shared = bytearray(100 << 20)
+for _ in range(40):
+    child(rest)
+link = Link()
+link.ready()
+while True:
+    held = link.job()
+    while held not in orders():
+        time.sleep(0.01)
+    link.ack(held)";
+    let mut init = cgroup.of(stage.worker(script)).start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    stage.enqueue([2]);
+    init.notes_line("job j2");
+    assert_eq!(stage.outcomes("j1"), []);
+    init.order("j1");
+    init.logs("the worker was recycled in ");
+    init.order("j2");
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn the_memory_of_two_workers_together_is_no_reason_to_recycle_the_next_one() {
+    let stage = Stage::new();
+    let script = "
+is_old = not os.path.exists(os.environ['MARK'])
+open(os.environ['MARK'], 'w').close()
+shared = bytearray(100 << 20)
+for _ in range(40):
+    child(rest)
+kept = bytearray(400 << 20) if is_old else None
+link = Link()
+link.ready()
+while True:
+    held = link.job()
+    while is_old and held == 'j12' and held not in orders():
+        time.sleep(0.01)
+    link.ack(held)";
+    let start = stage.worker(script).with("MARK", stage.at("mark"));
+    let start = start.with_all(&[
+        ("OJS_WORKER_RECYCLE_OVERLAP", "on"),
+        ("OJS_WORKER_MAX_MEMORY", "400MiB"),
+        ("OJS_HEARTBEAT_INTERVAL", "100ms"),
+    ]);
+    let mut init = start.start();
+    stage.enqueue(1..=12);
+    init.notes_line("job j12");
+    init.logs("the next worker was started beside the old one");
+    // As many as it takes until its memory counts.
+    stage.enqueue(13..=40);
+    for number in 13..=40 {
+        stage.becomes(&format!("j{number}"), &[Outcome::Acked(None)]);
+    }
+    init.order("j12");
+    init.logs("the worker was recycled in ");
+    let before = stage.count(Endpoint::Heartbeat);
+    let goes_on = || stage.count(Endpoint::Heartbeat) >= before + 5;
+    assert!(wait_until(PATIENCE, goes_on), "{}", init.story());
+    let recyclings = init.log().matches("recycling the worker, because").count();
+    assert_eq!(recyclings, 1, "{}", init.story());
+    init.stops();
+}
+
+#[test]
+fn what_the_kernel_ended_before_a_worker_took_over_does_not_explain_its_end() {
+    let stage = Stage::new();
+    let cgroup = Cgroup::new(&stage, "8000000000\n");
+    let start = cgroup.of(stage.worker("note('runs'); link = Link(); link.ready(); link.work()"));
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    init.notes_times("runs", 1);
+    cgroup.has_ended(1);
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the worker was recycled in ");
+    let [worker] = proc::descendants(init.pid).try_into().unwrap();
+    sys::send(worker, libc::SIGKILL).unwrap();
+    init.ends_with(137);
+    assert!(!init.log().contains("oom_kill"), "{}", init.story());
+}
+
+/// Then nobody could tell a process of the old worker from one of the next.
+#[test]
+fn without_a_proc_the_old_worker_ends_before_the_next_one_starts() {
+    let stage = Stage::new();
+    let unmount = "while umount -l /proc 2> /dev/null; do :; done; [ ! -e /proc/self ] && exec \"$@\"";
+    let start = stage
+        .worker(WORKS)
+        .through(&["unshare", "-m", "--", "sh", "-c", unmount, "sh"]);
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    init.notes_times("runs", 1);
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the worker was recycled in ");
+    init.notes_times("runs", 2);
+    assert!(!init.log().contains("beside the old one"), "{}", init.story());
     init.stops();
 }
 
