@@ -134,68 +134,29 @@ const PAUSE: &str = "its pause is not over";
 /// The table: every stage, every event.
 #[must_use]
 pub fn stage_verdict(stage: ReportStage, event: ReportEvent) -> ReportVerdict {
-    match event {
+    use ReportEvent::{Failed, NoOtherAnswer, Room, Taken, TimeIsShort, TimerDue};
+    use ReportStage::{Doubtful, Due, Looking, Pausing, ResultRefused, Sent};
+    match (stage, event) {
         // Whichever of two attempts brings the good news.
-        ReportEvent::Taken => Do(ReportStep::Settle),
-        ReportEvent::Room => on_room(stage),
-        ReportEvent::Failed { call, failure } => on_failed(stage, call, failure),
-        ReportEvent::TimerDue => on_timer(stage),
-        ReportEvent::TimeIsShort => on_short_time(stage),
-        ReportEvent::NoOtherAnswer => on_no_other_answer(stage),
-    }
-}
-
-fn on_room(stage: ReportStage) -> ReportVerdict {
-    match stage {
-        ReportStage::Due => Do(ReportStep::Send),
-        ReportStage::Sent(..) => Stay("it is on its way"),
-        ReportStage::Pausing | ReportStage::Doubtful => Stay(PAUSE),
-        ReportStage::Looking(..) => Stay("the look decides"),
-        ReportStage::ResultRefused => Stay("the worker may answer differently"),
-    }
-}
-
-fn on_failed(stage: ReportStage, call: CallId, failure: Failure) -> ReportVerdict {
-    match stage {
-        ReportStage::Sent(sent, asked_at) if sent == call => Do(ReportStep::Weigh { failure, asked_at }),
-        ReportStage::Sent(..) => Stay("another request is on its way"),
-        ReportStage::Due
-        | ReportStage::Pausing
-        | ReportStage::Doubtful
-        | ReportStage::Looking(..)
-        | ReportStage::ResultRefused => Stay(NOT_SENT),
-    }
-}
-
-fn on_timer(stage: ReportStage) -> ReportVerdict {
-    match stage {
-        ReportStage::Pausing => Do(ReportStep::Repeat),
-        ReportStage::Doubtful => Do(ReportStep::Look),
-        ReportStage::Sent(call, at) => Do(ReportStep::Hedge(call, at)),
-        ReportStage::Due | ReportStage::Looking(..) | ReportStage::ResultRefused => Stay(NO_TIMER),
-    }
-}
-
-fn on_short_time(stage: ReportStage) -> ReportVerdict {
-    match stage {
-        ReportStage::Pausing => Do(ReportStep::Repeat),
+        (_, Taken) => Do(ReportStep::Settle),
+        (Due, Room) => Do(ReportStep::Send),
+        (Sent(..), Room) => Stay("it is on its way"),
+        (Pausing | Doubtful, Room) => Stay(PAUSE),
+        (Looking(..), Room) => Stay("the look decides"),
+        (ResultRefused, Room) => Stay("the worker may answer differently"),
+        (Sent(sent, asked_at), Failed { call, failure }) if sent == call => Do(ReportStep::Weigh { failure, asked_at }),
+        (Sent(..), Failed { .. }) => Stay("another request is on its way"),
+        (Due | Pausing | Doubtful | Looking(..) | ResultRefused, Failed { .. }) => Stay(NOT_SENT),
+        (Pausing, TimerDue | TimeIsShort) => Do(ReportStep::Repeat),
+        (Sent(call, at), TimerDue | TimeIsShort) => Do(ReportStep::Hedge(call, at)),
+        (Doubtful, TimerDue) => Do(ReportStep::Look),
         // A look does no harm, however often.
-        ReportStage::Doubtful => Do(ReportStep::EndPause),
-        ReportStage::Sent(call, at) => Do(ReportStep::Hedge(call, at)),
-        ReportStage::ResultRefused => Do(ReportStep::DropResult),
-        ReportStage::Due => Stay("it goes as soon as there is room, of which there is more now"),
-        ReportStage::Looking(..) => Stay("the look is on its way already"),
-    }
-}
-
-fn on_no_other_answer(stage: ReportStage) -> ReportVerdict {
-    match stage {
-        ReportStage::ResultRefused => Do(ReportStep::DropResult),
-        ReportStage::Due
-        | ReportStage::Pausing
-        | ReportStage::Sent(..)
-        | ReportStage::Doubtful
-        | ReportStage::Looking(..) => Stay(TAKES_RESULT),
+        (Doubtful, TimeIsShort) => Do(ReportStep::EndPause),
+        (Due | Looking(..) | ResultRefused, TimerDue) => Stay(NO_TIMER),
+        (ResultRefused, TimeIsShort | NoOtherAnswer) => Do(ReportStep::DropResult),
+        (Due, TimeIsShort) => Stay("it goes as soon as there is room, of which there is more now"),
+        (Looking(..), TimeIsShort) => Stay("the look is on its way already"),
+        (Due | Pausing | Sent(..) | Doubtful | Looking(..), NoOtherAnswer) => Stay(TAKES_RESULT),
     }
 }
 

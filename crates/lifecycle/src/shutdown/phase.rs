@@ -85,91 +85,39 @@ const OVER: &str = "exit was ordered";
 /// The table: every phase, every trigger.
 #[must_use]
 pub fn verdict(phase: Phase, trigger: Trigger) -> Verdict {
-    match phase {
-        Phase::Running => in_running(trigger),
-        Phase::Quiet => in_quiet(trigger),
-        Phase::Delay => in_delay(trigger),
-        Phase::Drain => in_drain(trigger),
-        Phase::EndGame => in_end_game(trigger),
-        Phase::Stop => in_stop(trigger),
-        Phase::Exited => Stay(OVER),
-    }
-}
-
-fn in_running(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet => Move(Phase::Quiet),
-        Trigger::Resume => Stay("running already"),
-        Trigger::Terminate => Move(Phase::Delay),
-        Trigger::Force => Move(Phase::Stop),
-        Trigger::Abandon => Move(Phase::Exited),
-        Trigger::WorkerLost => Move(Phase::Drain),
-        Trigger::DelayOver | Trigger::DeadlineReached => Stay(NOT_TIMED),
-        Trigger::Drained => Stay("an idle worker waits for jobs"),
-        Trigger::Done => Stay("nothing is being ended"),
-    }
-}
-
-fn in_quiet(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet => Stay("quiet already"),
-        Trigger::Resume => Move(Phase::Running),
-        Trigger::Terminate => Move(Phase::Delay),
-        Trigger::Force => Move(Phase::Stop),
-        Trigger::Abandon => Move(Phase::Exited),
-        Trigger::WorkerLost => Move(Phase::Drain),
-        Trigger::DelayOver | Trigger::DeadlineReached => Stay(NOT_TIMED),
-        Trigger::Drained => Stay("quiet stays until it is told to go on or to end"),
-        Trigger::Done => Stay("nothing is being ended"),
-    }
-}
-
-fn in_delay(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet | Trigger::Resume => Stay(NO_WAY_BACK),
-        Trigger::Terminate => Stay("terminate was asked for already"),
-        Trigger::Force | Trigger::DeadlineReached => Move(Phase::Stop),
-        Trigger::Abandon => Move(Phase::Exited),
-        Trigger::WorkerLost => Stay("a worker that ends in terminate is not started again"),
-        Trigger::DelayOver => Move(Phase::Drain),
-        Trigger::Drained => Stay("the delay holds back the end game"),
-        Trigger::Done => Stay("nothing is being ended yet"),
-    }
-}
-
-fn in_drain(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet | Trigger::Resume => Stay(NO_WAY_BACK),
-        Trigger::Terminate => Stay("the drain runs already"),
-        Trigger::Force | Trigger::DeadlineReached => Move(Phase::Stop),
-        Trigger::Abandon => Move(Phase::Exited),
-        Trigger::WorkerLost => Stay("a worker that ends in terminate is not started again"),
-        Trigger::DelayOver => Stay(NOT_TIMED),
-        Trigger::Drained => Move(Phase::EndGame),
-        Trigger::Done => Stay("jobs are still active"),
-    }
-}
-
-fn in_end_game(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet | Trigger::Resume => Stay(NO_WAY_BACK),
-        Trigger::Terminate => Stay("the worker is ending already"),
-        Trigger::Force | Trigger::DeadlineReached => Move(Phase::Stop),
-        Trigger::Abandon | Trigger::Done => Move(Phase::Exited),
-        Trigger::WorkerLost => Stay("a worker that ends in terminate is not started again"),
-        Trigger::DelayOver => Stay(NOT_TIMED),
-        Trigger::Drained => Stay("the drain is over already"),
-    }
-}
-
-fn in_stop(trigger: Trigger) -> Verdict {
-    match trigger {
-        Trigger::Quiet | Trigger::Resume => Stay(NO_WAY_BACK),
-        Trigger::Terminate => Stay("the stop phase runs already"),
-        Trigger::Force => Stay("the stop phase runs already; cancel_grace is 0 from here on"),
-        Trigger::Abandon | Trigger::Done => Move(Phase::Exited),
-        Trigger::WorkerLost => Stay("a worker that ends in terminate is not started again"),
-        Trigger::DelayOver | Trigger::DeadlineReached => Stay(NOT_TIMED),
-        Trigger::Drained => Stay("each step of the stop phase ends by itself"),
+    use Phase::{Delay, Drain, EndGame, Exited, Running, Stop};
+    match (trigger, phase) {
+        (_, Exited) => Stay(OVER),
+        (Trigger::Quiet, Running) => Move(Phase::Quiet),
+        (Trigger::Quiet, Phase::Quiet) => Stay("quiet already"),
+        (Trigger::Resume, Running) => Stay("running already"),
+        (Trigger::Resume, Phase::Quiet) => Move(Running),
+        (Trigger::Quiet | Trigger::Resume, Delay | Drain | EndGame | Stop) => Stay(NO_WAY_BACK),
+        (Trigger::Terminate, Running | Phase::Quiet) => Move(Delay),
+        (Trigger::Terminate, Delay) => Stay("terminate was asked for already"),
+        (Trigger::Terminate, Drain) => Stay("the drain runs already"),
+        (Trigger::Terminate, EndGame) => Stay("the worker is ending already"),
+        (Trigger::Terminate, Stop) => Stay("the stop phase runs already"),
+        (Trigger::Force, Running | Phase::Quiet | Delay | Drain | EndGame) => Move(Stop),
+        (Trigger::Force, Stop) => Stay("the stop phase runs already; cancel_grace is 0 from here on"),
+        (Trigger::Abandon, Running | Phase::Quiet | Delay | Drain | EndGame | Stop) => Move(Exited),
+        (Trigger::WorkerLost, Running | Phase::Quiet) => Move(Drain),
+        (Trigger::WorkerLost, Delay | Drain | EndGame | Stop) => {
+            Stay("a worker that ends in terminate is not started again")
+        }
+        (Trigger::DelayOver, Delay) => Move(Drain),
+        (Trigger::DeadlineReached, Delay | Drain | EndGame) => Move(Stop),
+        (Trigger::DelayOver, Running | Phase::Quiet | Drain | EndGame | Stop) => Stay(NOT_TIMED),
+        (Trigger::DeadlineReached, Running | Phase::Quiet | Stop) => Stay(NOT_TIMED),
+        (Trigger::Drained, Running) => Stay("an idle worker waits for jobs"),
+        (Trigger::Drained, Phase::Quiet) => Stay("quiet stays until it is told to go on or to end"),
+        (Trigger::Drained, Delay) => Stay("the delay holds back the end game"),
+        (Trigger::Drained, Drain) => Move(EndGame),
+        (Trigger::Drained, EndGame) => Stay("the drain is over already"),
+        (Trigger::Drained, Stop) => Stay("each step of the stop phase ends by itself"),
+        (Trigger::Done, Running | Phase::Quiet) => Stay("nothing is being ended"),
+        (Trigger::Done, Delay) => Stay("nothing is being ended yet"),
+        (Trigger::Done, Drain) => Stay("jobs are still active"),
+        (Trigger::Done, EndGame | Stop) => Move(Exited),
     }
 }

@@ -214,81 +214,31 @@ pub fn time_of(step: StopStep) -> StepTime {
 /// The table: every step, every trigger.
 #[must_use]
 pub fn step_verdict(step: StopStep, trigger: StepTrigger) -> StepVerdict {
-    match trigger {
-        StepTrigger::EndGameBegins => on_end_game(step),
-        StepTrigger::StopBegins => on_stop(step),
-        StepTrigger::Done => on_done(step),
-        StepTrigger::TimeOver => on_time_over(step),
-        StepTrigger::NoGrace => on_no_grace(step),
-    }
-}
-
-fn on_end_game(step: StopStep) -> StepVerdict {
-    match step {
-        StopStep::NotYet => Move(StopStep::Ask),
-        StopStep::Ask => Stay("the worker is asked already"),
-        StopStep::Cancel
-        | StopStep::BeforeKill
-        | StopStep::Kill
-        | StopStep::Report
-        | StopStep::FinalHeartbeat
-        | StopStep::Deregister
-        | StopStep::BeforeExit => Stay(NO_END_GAME),
-        StopStep::Over => Stay(OVER),
-    }
-}
-
-fn on_stop(step: StopStep) -> StepVerdict {
-    match step {
-        StopStep::NotYet => Move(StopStep::Cancel),
-        StopStep::Ask => {
+    use StepTrigger::{Done, EndGameBegins, NoGrace, StopBegins, TimeOver};
+    use StopStep::{Ask, BeforeExit, BeforeKill, Cancel, Deregister, FinalHeartbeat, Kill, NotYet, Over, Report};
+    match (step, trigger) {
+        (Over, _) => Stay(OVER),
+        (NotYet, EndGameBegins) => Move(Ask),
+        (NotYet, StopBegins) => Move(Cancel),
+        (NotYet, Done | TimeOver | NoGrace) => Stay(NOTHING_ENDS),
+        (Ask, EndGameBegins) => Stay("the worker is asked already"),
+        (Cancel | BeforeKill | Kill | Report | FinalHeartbeat | Deregister | BeforeExit, EndGameBegins) => {
+            Stay(NO_END_GAME)
+        }
+        (Ask, StopBegins) => {
             Stay("the worker was asked to end, and its exit handlers may run for what is left of the grace")
         }
-        StopStep::Cancel | StopStep::BeforeKill | StopStep::Kill | StopStep::Report => Stay(IN_STOP),
-        StopStep::FinalHeartbeat | StopStep::Deregister | StopStep::BeforeExit => Stay(LAST_WORDS),
-        StopStep::Over => Stay(OVER),
-    }
-}
-
-fn on_done(step: StopStep) -> StepVerdict {
-    match step {
-        StopStep::NotYet => Stay(NOTHING_ENDS),
-        StopStep::Cancel => Move(StopStep::Ask),
-        StopStep::BeforeKill => Move(StopStep::Kill),
+        (Cancel | BeforeKill | Kill | Report, StopBegins) => Stay(IN_STOP),
+        (FinalHeartbeat | Deregister | BeforeExit, StopBegins) => Stay(LAST_WORDS),
+        (Cancel, Done) => Move(Ask),
+        (Cancel | Ask, TimeOver | NoGrace) => Move(BeforeKill),
+        (BeforeKill | Kill | Report | FinalHeartbeat | Deregister | BeforeExit, NoGrace) => Stay(NO_GRACE_HERE),
+        (BeforeKill, Done | TimeOver) => Move(Kill),
         // In an end game there is no outcome left, so the step ends as it begins.
-        StopStep::Ask | StopStep::Kill => Move(StopStep::Report),
-        StopStep::Report => Move(StopStep::FinalHeartbeat),
-        StopStep::FinalHeartbeat => Move(StopStep::Deregister),
-        StopStep::Deregister => Move(StopStep::BeforeExit),
-        StopStep::BeforeExit => Move(StopStep::Over),
-        StopStep::Over => Stay(OVER),
-    }
-}
-
-fn on_time_over(step: StopStep) -> StepVerdict {
-    match step {
-        StopStep::NotYet => Stay(NOTHING_ENDS),
-        StopStep::Cancel | StopStep::Ask => Move(StopStep::BeforeKill),
-        StopStep::BeforeKill
-        | StopStep::Kill
-        | StopStep::Report
-        | StopStep::FinalHeartbeat
-        | StopStep::Deregister
-        | StopStep::BeforeExit => on_done(step),
-        StopStep::Over => Stay(OVER),
-    }
-}
-
-fn on_no_grace(step: StopStep) -> StepVerdict {
-    match step {
-        StopStep::NotYet => Stay(NOTHING_ENDS),
-        StopStep::Cancel | StopStep::Ask => Move(StopStep::BeforeKill),
-        StopStep::BeforeKill
-        | StopStep::Kill
-        | StopStep::Report
-        | StopStep::FinalHeartbeat
-        | StopStep::Deregister
-        | StopStep::BeforeExit => Stay(NO_GRACE_HERE),
-        StopStep::Over => Stay(OVER),
+        (Ask, Done) | (Kill, Done | TimeOver) => Move(Report),
+        (Report, Done | TimeOver) => Move(FinalHeartbeat),
+        (FinalHeartbeat, Done | TimeOver) => Move(Deregister),
+        (Deregister, Done | TimeOver) => Move(BeforeExit),
+        (BeforeExit, Done | TimeOver) => Move(Over),
     }
 }
