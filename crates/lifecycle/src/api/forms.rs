@@ -2,10 +2,11 @@
 //! after the other.
 
 /// The forms of a heartbeat: the documents and the backends disagree (requirements C-08).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeartbeatForm {
     /// All fields of the worker protocol 4.2, with the ids both as `active_jobs` and as
     /// `active_job_ids`.
+    #[default]
     Full,
     /// As `Full`, but `active_jobs` is the number of jobs.
     Counted,

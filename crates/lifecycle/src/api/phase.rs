@@ -1,9 +1,10 @@
 //! The phases of a lifecycle.
 
 /// The phase of a lifecycle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Fetches and processes jobs.
+    #[default]
     Running,
     /// Processes the present jobs, fetches none.
     Quiet,

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 /// The states of the worker protocol 2.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerState {
     /// The worker fetches and processes jobs.
+    #[default]
     Running,
     /// The worker only processes jobs.
     Quiet,

@@ -11,7 +11,7 @@ use crate::retry::state::is_of_an_outage;
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// When ojs-init sends heartbeats, and in which form.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HeartbeatState {
     /// Time between two heartbeats.
     interval: Duration,
@@ -72,18 +72,7 @@ impl HeartbeatState {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval,
-            says_quiet_first: false,
-            has_said_terminate: false,
-            again: false,
-            asked_at: None,
-            extends: false,
-            form: HeartbeatForm::Full,
-            form_since: None,
-            refusals: 0,
-            are_refused: false,
-            lost: 0,
-            resumed: None,
-            is_answered_by_others: false,
+            ..Self::default()
         }
     }
 

@@ -16,7 +16,7 @@ use crate::retry::state::RetryState;
 const MOST_KNOWN_QUEUES: usize = 100;
 
 /// Registration, traits, heartbeats, forms and retries: everything that lasts between requests.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BackendSession {
     /// The worker's name; a new one for each incarnation.
     worker: Option<WorkerId>,
@@ -78,31 +78,8 @@ pub(crate) struct BackendSession {
 impl BackendSession {
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
-            worker: None,
-            is_registration_answered: false,
-            is_known: false,
             heartbeats: HeartbeatState::new(interval),
-            traits: BackendTraits::default(),
-            knows_traits: false,
-            manifest_failures: 0,
-            bare_acks_since: None,
-            fetches: RetryState::default(),
-            fetch_forms: FetchForms::default(),
-            fetch_pace: FetchPace::default(),
-            registrations: RetryState::default(),
-            last_directive: None,
-            store_seen: None,
-            outcome_taken_at: None,
-            retried_now_at: None,
-            has_no_progress: false,
-            has_no_checkpoints: false,
-            is_without_checkpoints_said: false,
-            has_left: false,
-            queues: Vec::new(),
-            registered_queues: 0,
-            most_at_once: 0,
-            has_no_registration: false,
-            retired: BTreeMap::new(),
+            ..Self::default()
         }
     }
 }

@@ -105,9 +105,9 @@ const SLOWER_AT_MOST: Duration = Duration::from_secs(1);
 const MOST_TOLD: usize = 32;
 
 /// The jobs that streams report, and how soon this worker asks for one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct WakeUps {
-    /// Longest time that a wake-up waits.
+    /// Longest time that a wake-up waits, zero until it is first set; see `window()`.
     window: Duration,
     step: WindowStep,
     /// A wake-up has found a job.
@@ -152,34 +152,6 @@ pub(crate) struct WakeUps {
     at: Option<Moment>,
     /// FETCH is not brought forward to a moment before this one.
     held_until: Option<Moment>,
-}
-
-impl Default for WakeUps {
-    fn default() -> Self {
-        Self {
-            window: NARROWEST,
-            step: WindowStep::default(),
-            has_found: false,
-            found_in_a_row: 0,
-            others_heard_at: None,
-            takings_are_told: false,
-            answer_time: None,
-            delay: None,
-            told: BTreeMap::new(),
-            told_without_id: None,
-            asked_for: BTreeMap::new(),
-            taken_meanwhile: BTreeMap::new(),
-            is_asking: false,
-            asked_without_id: None,
-            has_opened: false,
-            asked_behind_opening: false,
-            tells_of_others: false,
-            brought: BTreeSet::new(),
-            brought_at: None,
-            at: None,
-            held_until: None,
-        }
-    }
 }
 
 /// Events of streams.
@@ -279,7 +251,7 @@ impl WakeUps {
     pub(super) fn bring_forward(&mut self, due: Moment, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
-        let mut window = if self.has_opened { NARROWEST } else { self.window };
+        let mut window = if self.has_opened { NARROWEST } else { self.window() };
         let mut chance = jitter.up_to(window);
         // Nobody took the job within the patience: all others are as lazy, so it goes on with half
         // of the window. A window is at most `WIDEST`, which ends this after 14 rounds.
@@ -345,11 +317,11 @@ impl WakeUps {
             }
             if tells_of_others {
                 let step = if self.takings_are_told { STEP_IN_VAIN } else { STEP };
-                self.set_window(self.window.saturating_mul(step));
+                self.set_window(self.window().saturating_mul(step));
             }
         } else if !self.takings_are_told {
             if late.is_some() {
-                self.set_window(self.window / STEP);
+                self.set_window(self.window() / STEP);
             }
         } else if tells_of_others {
             self.found(jobs.len(), late, now);
@@ -380,7 +352,7 @@ impl WakeUps {
             self.learn(late, true);
         }
         let jobs = u32::try_from(jobs).unwrap_or(u32::MAX).min(MOST_JOBS_OF_STEP);
-        self.set_window(self.window * STEP.pow(jobs));
+        self.set_window(self.window() * STEP.pow(jobs));
     }
 
     fn are_others_forgotten(&self, now: Moment) -> bool {
@@ -395,7 +367,7 @@ impl WakeUps {
         // A slow backend hands the job to a FETCH that was in flight before, so the delay is near
         // zero.
         let answer_time = self.answer_time.unwrap_or_default();
-        let news = (self.window / PARTS_OF_NEWS).min(LONGEST_NEWS);
+        let news = (self.window() / PARTS_OF_NEWS).min(LONGEST_NEWS);
         let usual = USUAL.max(delay).max(answer_time) + news;
         let late = late.saturating_sub(delay.max(answer_time / 2));
         let is_too_soon = late < usual;
@@ -405,13 +377,13 @@ impl WakeUps {
         let rounds = u32::try_from(late.as_nanos() / self.patience().as_nanos()).unwrap_or(u32::MAX);
         if rounds >= FAR_TOO_LATE {
             // No worker asked in all that time, so the windows were too wide by this factor.
-            return self.set_window(self.window / STEP.saturating_pow(rounds.saturating_add(1)));
+            return self.set_window(self.window() / STEP.saturating_pow(rounds.saturating_add(1)));
         }
         let parts = self.step.next(is_too_soon);
         self.set_window(if is_too_soon {
-            self.window + self.window / parts
+            self.window() + self.window() / parts
         } else {
-            self.window - self.window / (parts + 1)
+            self.window() - self.window() / (parts + 1)
         });
     }
 
@@ -426,7 +398,7 @@ impl WakeUps {
 
     /// The window. It grows with the number of workers that wait for jobs of one queue.
     pub(super) fn window(&self) -> Duration {
-        self.window
+        self.window.max(NARROWEST)
     }
 
     fn patience(&self) -> Duration {

@@ -65,11 +65,11 @@ fn finds(wake_ups: &mut WakeUps, seconds: std::ops::Range<u64>) {
 #[test]
 fn jobs_that_are_taken_at_once_make_the_window_wider_and_jobs_that_nobody_takes_narrower() {
     let mut wake_ups = in_a_fleet();
-    assert_eq!(wake_ups.window, WIDEST);
+    assert_eq!(wake_ups.window(), WIDEST);
     wake_ups.told(Some(job("b")), at(20_000));
     wake_ups.at = Some(at(30_000));
     wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + PATIENCE * 2));
-    assert_eq!(wake_ups.window, WIDEST / 8);
+    assert_eq!(wake_ups.window(), WIDEST / 8);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn jobs_that_are_taken_too_soon_and_too_late_in_turn_change_the_window_less_and_
         wake_ups.told(Some(job("b")), at(20_000));
         wake_ups.at = Some(at(30_000));
         wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + late));
-        wake_ups.window.as_secs()
+        wake_ups.window().as_secs()
     });
     assert_eq!(windows.collect::<Vec<_>>(), [400, 500, 444, 500]);
 }
@@ -93,7 +93,11 @@ fn news_may_take_longer_in_a_large_fleet() {
         wake_ups.told(Some(job("b")), at(20_000));
         wake_ups.at = Some(at(30_000));
         wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + USUAL + LONGEST_NEWS / 2));
-        assert_eq!(wake_ups.window > Duration::from_secs(window), is_too_soon, "{window} s");
+        assert_eq!(
+            wake_ups.window() > Duration::from_secs(window),
+            is_too_soon,
+            "{window} s"
+        );
     }
 }
 
@@ -104,10 +108,10 @@ fn the_window_is_as_wide_as_a_slow_backend_needs() {
     assert!(!wake_ups.fetch_goes_out(at(0)));
     wake_ups.answered(at(0), false, &[delivery("a")], at(200));
     wake_ups.taken(&job("b"), at(0));
-    let before = wake_ups.window;
+    let before = wake_ups.window();
     wake_ups.told(Some(job("b")), at(1_000));
     wake_ups.taken(&job("b"), at(1_000 + 101));
-    assert_eq!(wake_ups.window, before * 2);
+    assert_eq!(wake_ups.window(), before * 2);
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn jobs_that_are_all_taken_late_are_taken_as_soon_as_can_be() {
         wake_ups.at = Some(told.after(USUAL * 10));
         wake_ups.taken(&job("a"), told.after(USUAL * 4));
     }
-    assert!(wake_ups.window >= NARROWEST * 512, "{:?}", wake_ups.window);
+    assert!(wake_ups.window() >= NARROWEST * 512, "{:?}", wake_ups.window());
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn a_fetch_in_vain_makes_the_window_wider_before_it_is_known_when_the_job_was_ta
     wake_ups.set_window(NARROWEST);
     wake_ups.told(Some(job("b")), at(20_000));
     woken(&mut wake_ups, 20_001, &[]);
-    assert_eq!(wake_ups.window, NARROWEST * STEP_IN_VAIN);
+    assert_eq!(wake_ups.window(), NARROWEST * STEP_IN_VAIN);
 }
 
 #[test]
@@ -136,14 +140,14 @@ fn who_does_not_wait_is_not_the_reason_that_a_job_is_taken_late() {
     let mut wake_ups = in_a_fleet();
     wake_ups.told(Some(job("b")), at(20_000));
     wake_ups.taken(&job("b"), at(25_000));
-    assert_eq!(wake_ups.window, WIDEST);
+    assert_eq!(wake_ups.window(), WIDEST);
 }
 
 #[test]
 fn a_worker_that_finds_every_job_and_hears_of_nobody_becomes_as_quick_as_can_be() {
     let mut wake_ups = in_a_fleet();
     finds(&mut wake_ups, 700..704);
-    assert_eq!(wake_ups.window, NARROWEST);
+    assert_eq!(wake_ups.window(), NARROWEST);
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn a_worker_that_finds_every_job_for_a_while_leaves_the_next_one_to_others() {
     let mut wake_ups = in_a_fleet();
     wake_ups.set_window(NARROWEST);
     finds(&mut wake_ups, 20..24);
-    assert!(wake_ups.window >= NARROWEST * 16, "{:?}", wake_ups.window);
+    assert!(wake_ups.window() >= NARROWEST * 16, "{:?}", wake_ups.window());
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn a_stream_that_opens_again_and_again_teaches_nothing_of_others() {
         assert!(wake_ups.is_any_told());
         woken(&mut wake_ups, second * 1_000, &[]);
     }
-    assert_eq!(wake_ups.window, NARROWEST);
+    assert_eq!(wake_ups.window(), NARROWEST);
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn a_fetch_that_no_stream_brought_forward_teaches_nothing_of_others() {
     wake_ups.told(Some(job("b")), at(20_000));
     assert!(!wake_ups.fetch_goes_out(at(90_000)));
     wake_ups.answered(at(90_000), false, &[delivery("b")], at(90_000));
-    assert_eq!(wake_ups.window, before.window);
+    assert_eq!(wake_ups.window(), before.window());
 }
 
 #[test]

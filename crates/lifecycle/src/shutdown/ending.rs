@@ -12,7 +12,7 @@ use crate::timers::Timers;
 use ojs_values::signal::Signal;
 
 /// The phase, and everything that leads to the exit.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ending {
     pub(super) phase: Phase,
     /// The state that the holders were last told.
@@ -73,20 +73,6 @@ pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) facts: Facts,
     pub(crate) now: Moment,
-}
-
-impl Default for Ending {
-    fn default() -> Self {
-        Self {
-            phase: Phase::Running,
-            told: WorkerState::Running,
-            shutdown: Shutdown::default(),
-            idle: Idle::default(),
-            tally: ShutdownCounts::default(),
-            timers: Timers::default(),
-            said: Vec::new(),
-        }
-    }
 }
 
 /// Questions of the other parts.

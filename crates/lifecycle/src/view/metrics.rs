@@ -124,7 +124,7 @@ impl PerKind {
 }
 
 /// Everything that is counted since the start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metrics {
     kinds: BTreeMap<JobKind, PerKind>,
     /// FAILs that the backend has, by the type of their error.
@@ -161,22 +161,10 @@ impl Metrics {
     #[must_use]
     pub fn new(now: Moment, since_1970: Duration) -> Self {
         Self {
-            kinds: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            requests: BTreeMap::new(),
             heartbeat_at: now,
-            heartbeats_failed: 0,
-            results_dropped: 0,
-            wakeups: 0,
-            jobs_dropped: 0,
-            give_back_loops: 0,
-            workers_started: 0,
             recycles: RecycleReason::WORDS.map(|word| (word, 0)).into(),
-            worker_started_at: None,
-            worker_jobs: 0,
-            orphans_reaped: 0,
             started_at: since_1970,
+            ..Self::default()
         }
     }
 

@@ -32,7 +32,7 @@ const USUAL_SPANS: usize = 3;
 const MOST_REPORTS: usize = 8;
 
 /// Ids of traces and spans. They need not be secret, only different from those of other processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SpanIds(u64);
 
 impl SpanIds {
@@ -68,7 +68,7 @@ struct Fetched {
 }
 
 /// Records the spans of jobs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Traces {
     ids: SpanIds,
     open: BTreeMap<JobId, TracedJob>,
@@ -92,14 +92,7 @@ impl Traces {
     pub fn new(seed: u64) -> Self {
         Self {
             ids: SpanIds(seed),
-            open: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            fetched: BTreeMap::new(),
-            handled: None,
-            finished: VecDeque::new(),
-            waiting: 0,
-            waiting_bytes: 0,
-            dropped: 0,
+            ..Self::default()
         }
     }
 

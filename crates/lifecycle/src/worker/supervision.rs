@@ -12,7 +12,7 @@ use ojs_values::exit::{Ended, RemapExit};
 const ENDED_BY_US: u8 = 1;
 
 /// The state of the worker's process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Supervision {
     pub(super) state: WorkerProcessState,
     /// When the present one was started, or ordered.
@@ -45,8 +45,9 @@ pub(crate) struct Supervision {
     pub(super) start_failure_status: Option<u8>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) enum WorkerProcessState {
+    #[default]
     Starting,
     /// The system had no process left for the worker. Its start will be ordered again.
     Postponed,
@@ -67,20 +68,8 @@ pub(super) enum WorkerProcessState {
 impl Supervision {
     pub(crate) fn new(now: Moment) -> Self {
         Self {
-            state: WorkerProcessState::Starting,
             started_at: now,
-            ready_since: None,
-            failures: 0,
-            shortages: 0,
-            restarts: VecDeque::new(),
-            ended_process: None,
-            ended: None,
-            ran: Duration::ZERO,
-            oom_kills: 0,
-            blame: None,
-            ended_for: None,
-            is_asked_to_end: false,
-            start_failure_status: None,
+            ..Self::default()
         }
     }
 

@@ -16,7 +16,7 @@ use crate::worker::supervision::Supervision;
 use crate::worker::workers_said::Said;
 
 /// The worker process and the holders of jobs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Workers {
     pub(super) holders: Holders,
     pub(super) pulls: Pulls,
@@ -59,14 +59,8 @@ impl Context<'_> {
 impl Workers {
     pub(crate) fn new(now: Moment) -> Self {
         Self {
-            holders: Holders::default(),
-            pulls: Pulls::default(),
-            capacity: Capacity::default(),
             supervision: Supervision::new(now),
-            recycling: Recycling::default(),
-            kept: None,
-            timers: Timers::default(),
-            said: Vec::new(),
+            ..Self::default()
         }
     }
 }
