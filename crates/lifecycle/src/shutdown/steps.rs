@@ -1,9 +1,7 @@
 //! The steps of an end game and of a stop phase, and the total table of the moves between them.
-//! Each step waits for an event, and for a time. Both are written here, with the next step. This
-//! file sees events, never the process, request or client behind them. `stop` carries out a step;
-//! `timeouts` has the longest time of each.
-
-use std::fmt;
+//! Each step waits for an event, and for a time. This file has the next step, and the words for
+//! both. It sees triggers, never the process, request or client behind them. `stop` carries out a
+//! step, and knows its event and its end; `timeouts` has the longest time of each.
 
 use crate::shutdown::timeouts::{LAST_WORD, OPERATOR_LEAVE_LIMIT, UNDO_WITHIN};
 
@@ -72,92 +70,6 @@ impl StepTrigger {
     ];
 }
 
-/// The awaited event of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitsFor {
-    /// The step ends only with its phase, or with the start of its phase.
-    Nothing,
-    /// Each handler has answered.
-    Handlers,
-    /// The worker and its descendants have ended, and no holder has a job.
-    WorkerGone,
-    /// The clients of the control socket that have their reply have left.
-    OperatorsGone,
-    /// The backend has every outcome, and no FETCH is in flight.
-    Outcomes,
-    /// The last heartbeat is answered, and no other is in flight.
-    HeartbeatAnswered,
-    /// Each deregistration is answered, and each registration that was in flight.
-    DeregistrationsAnswered,
-}
-
-impl fmt::Display for WaitsFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing of its own",
-            Self::Handlers => "each handler has answered",
-            Self::WorkerGone => "nothing is left of the worker, and nobody holds a job",
-            Self::OperatorsGone => "who has an answer on the control socket has left",
-            Self::Outcomes => "the backend has every outcome, and no FETCH is on its way",
-            Self::HeartbeatAnswered => "the last heartbeat is answered, and no other is on its way",
-            Self::DeregistrationsAnswered => {
-                "each deregistration is answered, and each registration that was on its way"
-            }
-        })
-    }
-}
-
-/// The limit of a step's time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepTime {
-    /// The step takes no time.
-    None,
-    /// With the cancel grace.
-    CancelGrace,
-    /// With the cancel grace; in the end game with the deadline, which begins the stop phase.
-    DeadlineOrCancelGrace,
-    /// The moment that operators have to leave, a part of the time for the SIGKILL.
-    LeaveBeforeKill,
-    /// The part of the SIGKILL, but not before killed processes have had a moment to end.
-    Kill,
-    /// With the part of the outcomes.
-    Report,
-    /// With the part of the last heartbeat; in an end game soon.
-    Heartbeat,
-    /// With the part of the deregistration; in an end game, and for a registration that is undone,
-    /// soon.
-    Deregister,
-    /// With the moment that operators have to leave.
-    LeaveBeforeExit,
-}
-
-impl fmt::Display for StepTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let leave = OPERATOR_LEAVE_LIMIT.as_millis();
-        let (word, undo) = (LAST_WORD.as_secs(), UNDO_WITHIN.as_secs());
-        match self {
-            Self::None => write!(f, "it takes no time"),
-            Self::CancelGrace => write!(f, "the cancel grace"),
-            Self::DeadlineOrCancelGrace => {
-                write!(f, "the deadline; in the stop phase what is left of the cancel grace")
-            }
-            Self::LeaveBeforeKill => write!(f, "{leave} ms, and at most a part of what the SIGKILL has"),
-            Self::Kill => write!(
-                f,
-                "the part of the SIGKILL, and at least a moment for what is killed to be gone"
-            ),
-            Self::Report => write!(f, "the part of the outcomes"),
-            Self::Heartbeat => write!(f, "the part of the last heartbeat; in an end game {word} s at most"),
-            Self::Deregister => write!(
-                f,
-                "the part of the deregistration; in an end game {word} s at most, and {undo} s for a registration that is \
-                 undone"
-            ),
-            Self::LeaveBeforeExit => write!(f, "{leave} ms, within the part of the deregistration"),
-        }
-    }
-}
-
 /// The effect of a trigger in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepVerdict {
@@ -181,33 +93,38 @@ const NOTHING_ENDS: &str = "nothing is being ended yet";
 
 const OVER: &str = "the exit is ordered";
 
-/// The awaited event of a step.
+/// The awaited event of a step, in the words of docs/lifecycle.md; `stop` waits for it.
 #[must_use]
-pub fn waits_for(step: StopStep) -> WaitsFor {
+pub fn waits_for(step: StopStep) -> &'static str {
     match step {
-        StopStep::NotYet | StopStep::Over => WaitsFor::Nothing,
-        StopStep::Cancel => WaitsFor::Handlers,
-        StopStep::Ask | StopStep::Kill => WaitsFor::WorkerGone,
-        StopStep::BeforeKill | StopStep::BeforeExit => WaitsFor::OperatorsGone,
-        StopStep::Report => WaitsFor::Outcomes,
-        StopStep::FinalHeartbeat => WaitsFor::HeartbeatAnswered,
-        StopStep::Deregister => WaitsFor::DeregistrationsAnswered,
+        StopStep::NotYet | StopStep::Over => "nothing of its own",
+        StopStep::Cancel => "each handler has answered",
+        StopStep::Ask | StopStep::Kill => "nothing is left of the worker, and nobody holds a job",
+        StopStep::BeforeKill | StopStep::BeforeExit => "who has an answer on the control socket has left",
+        StopStep::Report => "the backend has every outcome, and no FETCH is on its way",
+        StopStep::FinalHeartbeat => "the last heartbeat is answered, and no other is on its way",
+        StopStep::Deregister => "each deregistration is answered, and each registration that was on its way",
     }
 }
 
-/// When the time of a step ends.
+/// When the time of a step ends, in the words of docs/lifecycle.md; `stop` finds the moment.
 #[must_use]
-pub fn time_of(step: StopStep) -> StepTime {
+pub fn time_of(step: StopStep) -> String {
+    let leave = OPERATOR_LEAVE_LIMIT.as_millis();
+    let (word, undo) = (LAST_WORD.as_secs(), UNDO_WITHIN.as_secs());
     match step {
-        StopStep::NotYet | StopStep::Over => StepTime::None,
-        StopStep::Cancel => StepTime::CancelGrace,
-        StopStep::Ask => StepTime::DeadlineOrCancelGrace,
-        StopStep::BeforeKill => StepTime::LeaveBeforeKill,
-        StopStep::Kill => StepTime::Kill,
-        StopStep::Report => StepTime::Report,
-        StopStep::FinalHeartbeat => StepTime::Heartbeat,
-        StopStep::Deregister => StepTime::Deregister,
-        StopStep::BeforeExit => StepTime::LeaveBeforeExit,
+        StopStep::NotYet | StopStep::Over => "it takes no time".to_owned(),
+        StopStep::Cancel => "the cancel grace".to_owned(),
+        StopStep::Ask => "the deadline; in the stop phase what is left of the cancel grace".to_owned(),
+        StopStep::BeforeKill => format!("{leave} ms, and at most a part of what the SIGKILL has"),
+        StopStep::Kill => "the part of the SIGKILL, and at least a moment for what is killed to be gone".to_owned(),
+        StopStep::Report => "the part of the outcomes".to_owned(),
+        StopStep::FinalHeartbeat => format!("the part of the last heartbeat; in an end game {word} s at most"),
+        StopStep::Deregister => format!(
+            "the part of the deregistration; in an end game {word} s at most, and {undo} s for a registration that is \
+             undone"
+        ),
+        StopStep::BeforeExit => format!("{leave} ms, within the part of the deregistration"),
     }
 }
 

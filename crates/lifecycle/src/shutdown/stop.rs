@@ -7,8 +7,7 @@ use crate::api::{EndingTimer, FinalState, Moment, Phase, StillThere, WorkerState
 use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::phase::Trigger;
 use crate::shutdown::said::Said;
-use crate::shutdown::steps::{StepTime, StepTrigger, StepVerdict, StopStep, WaitsFor};
-use crate::shutdown::steps::{step_verdict, time_of, waits_for};
+use crate::shutdown::steps::{StepTrigger, StepVerdict, StopStep, step_verdict};
 use crate::shutdown::timeouts::{REAP_MIN, earlier_heartbeats};
 
 impl Ending {
@@ -54,26 +53,25 @@ impl Ending {
     }
 
     fn advance_step(&mut self, cx: &Context) -> bool {
-        self.has_happened(waits_for(self.shutdown.step()), cx) && self.step(StepTrigger::Done, cx)
+        self.has_happened(self.shutdown.step(), cx) && self.step(StepTrigger::Done, cx)
     }
 
-    /// Whether the awaited event has happened by now. Sends the request for it if one is needed.
-    fn has_happened(&mut self, awaited: WaitsFor, cx: &Context) -> bool {
+    /// Whether the awaited event of this step has happened by now. Sends the request for it if one
+    /// is needed.
+    fn has_happened(&mut self, step: StopStep, cx: &Context) -> bool {
         let facts = &cx.facts;
-        match awaited {
-            WaitsFor::Nothing => false,
-            WaitsFor::Handlers => !facts.has_held_jobs,
-            WaitsFor::WorkerGone => facts.worker_is_over && !facts.has_held_jobs,
-            WaitsFor::OperatorsGone => facts.operators_have_left,
-            WaitsFor::Outcomes => facts.is_idle(),
-            WaitsFor::HeartbeatAnswered => {
+        match step {
+            StopStep::NotYet | StopStep::Over => false,
+            StopStep::Cancel => !facts.has_held_jobs,
+            StopStep::Ask | StopStep::Kill => facts.worker_is_over && !facts.has_held_jobs,
+            StopStep::BeforeKill | StopStep::BeforeExit => facts.operators_have_left,
+            StopStep::Report => facts.is_idle(),
+            StopStep::FinalHeartbeat => {
                 // The last heartbeat has to be the last, so it waits for those in flight.
                 let is_sent = facts.heartbeats == 0 && self.send_final_heartbeat(cx);
                 !is_sent && facts.heartbeats == 0 && !facts.is_saying_last
             }
-            WaitsFor::DeregistrationsAnswered => {
-                !self.deregister_everybody(cx) && !facts.is_deregistering && !facts.is_registering
-            }
+            StopStep::Deregister => !self.deregister_everybody(cx) && !facts.is_deregistering && !facts.is_registering,
         }
     }
 
@@ -133,17 +131,17 @@ impl Ending {
     /// When this step ends at the latest, unless the deadline decides that.
     fn end_of(&self, step: StopStep, cx: &Context) -> Option<Moment> {
         let plan = self.shutdown.plan()?;
-        match time_of(step) {
-            StepTime::None => None,
-            StepTime::CancelGrace => Some(plan.cancel()),
-            StepTime::DeadlineOrCancelGrace => (self.phase == Phase::Stop).then_some(plan.cancel()),
-            StepTime::LeaveBeforeKill => Some(plan.leave_before_kill(cx.now)),
-            StepTime::Kill => Some(plan.reaped(cx.now)),
-            StepTime::Report => Some(plan.report()),
-            StepTime::Heartbeat => Some(plan.final_heartbeat(self.is_end_game(), cx.now)),
-            StepTime::Deregister if cx.facts.is_registering => Some(plan.undo(cx.now)),
-            StepTime::Deregister => Some(plan.deregister(self.is_end_game(), cx.now)),
-            StepTime::LeaveBeforeExit => Some(plan.leave_before_exit(cx.now)),
+        match step {
+            StopStep::NotYet | StopStep::Over => None,
+            StopStep::Cancel => Some(plan.cancel()),
+            StopStep::Ask => (self.phase == Phase::Stop).then_some(plan.cancel()),
+            StopStep::BeforeKill => Some(plan.leave_before_kill(cx.now)),
+            StopStep::Kill => Some(plan.reaped(cx.now)),
+            StopStep::Report => Some(plan.report()),
+            StopStep::FinalHeartbeat => Some(plan.final_heartbeat(self.is_end_game(), cx.now)),
+            StopStep::Deregister if cx.facts.is_registering => Some(plan.undo(cx.now)),
+            StopStep::Deregister => Some(plan.deregister(self.is_end_game(), cx.now)),
+            StopStep::BeforeExit => Some(plan.leave_before_exit(cx.now)),
         }
     }
 
