@@ -15,7 +15,6 @@
 //! ```
 
 use crate::api::Phase;
-use std::fmt;
 
 /// The triggers that can move a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,15 +62,6 @@ pub enum Verdict {
     Move(Phase),
     /// Nothing moves, for this reason.
     Stay(&'static str),
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Move(phase) => write!(f, "-> {phase:?}"),
-            Self::Stay(why) => f.write_str(why),
-        }
-    }
 }
 
 use Verdict::{Move, Stay};
