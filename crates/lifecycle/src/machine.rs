@@ -131,7 +131,6 @@ impl Lifecycle {
                 now,
             ),
             Event::ProcessIsOld(process) => self.workers(now, |workers, cx| workers.process_is_old(process, cx)),
-            Event::HolderRuns { holder, process } => self.workers.runs(holder, process),
             Event::Said(holder, said) => self.said(holder, said, now),
             Event::HeardPart(holder) => self.heard_part(holder, now),
             Event::OutboundFilled(holder) => self.workers(now, |workers, cx| workers.outbound(holder, true, cx)),

@@ -57,12 +57,6 @@ pub enum Event {
     /// Two worker processes run, and this one that has just connected belongs to the older one,
     /// which may have started it a moment ago. Follows `HolderCame`.
     ProcessIsOld(ProcessId),
-    /// A holder was reported without a process of its own. Its process is known now, and is not the
-    /// worker's. If the process has ended already, `ProcessGone` follows.
-    HolderRuns {
-        holder: HolderId,
-        process: ProcessId,
-    },
     /// A frame arrived.
     Said(HolderId, FromWorker),
     /// Bytes arrived that end no frame. They show that the holder is alive, as a frame does.

@@ -66,11 +66,6 @@ impl Workers {
         }
     }
 
-    /// This process does the work of a holder from here on.
-    pub(crate) fn runs(&mut self, holder: HolderId, process: ProcessId) {
-        self.holders.runs(holder, process);
-    }
-
     /// Notes that a holder has sent a message or a part of one, so it is alive. A pong cannot
     /// overtake the frame that is being sent. Returns whether the holder is known.
     pub(crate) fn heard(&mut self, id: HolderId, cx: &Context) -> bool {

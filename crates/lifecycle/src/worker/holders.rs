@@ -182,20 +182,6 @@ impl Holders {
         }
     }
 
-    /// This process does the work of a holder from here on, in place of the one before.
-    pub fn runs(&mut self, id: HolderId, process: ProcessId) {
-        let Some(holder) = self.all.get_mut(&id) else { return };
-        holder.is_of_unknown_process = false;
-        let before = std::mem::replace(&mut holder.process, process);
-        let share = holder.share();
-        self.counts_no_more(id, before, share);
-        self.processes.entry(process).or_default().holders.insert(id);
-        self.counts(id, process, share);
-        if before != process {
-            self.leaves_process(id, before);
-        }
-    }
-
     fn leaves_process(&mut self, id: HolderId, process: ProcessId) {
         if let Some(process_of) = self.processes.get_mut(&process) {
             process_of.holders.remove(&id);

@@ -141,7 +141,6 @@ impl Course {
             | Event::MemoryRanOut(_)
             | Event::HolderCame { .. }
             | Event::ProcessIsOld(_)
-            | Event::HolderRuns { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)

@@ -155,7 +155,6 @@ impl Ledger {
             }
             Event::SignalArrived(_)
             | Event::MemoryRanOut(_)
-            | Event::HolderRuns { .. }
             | Event::ProcessIsOld(_)
             | Event::OperatorConnected(_)
             | Event::OperatorAsked(..)

@@ -33,8 +33,7 @@ pub const WAITS_FOR_ANSWERS: Manners = Manners {
 };
 
 /// The words behind the number of a holder, if they are about its start: `opened by 101`, `comes`,
-/// `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for answers`,
-/// `runs as 103`.
+/// `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for answers`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
         let process = process.map(number).transpose()?.map(ProcessId);
@@ -49,10 +48,6 @@ pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     }
     if text == "comes" {
         return came(None, OF_A_CONNECTION);
-    }
-    if let Some(process) = text.strip_prefix("runs as ") {
-        let process = ProcessId(number(process)?);
-        return Ok(Some(Event::HolderRuns { holder, process }));
     }
     let (who, manners) = if let Some(who) = text.strip_suffix(", hears nothing") {
         (who, HEARS_NOTHING)
