@@ -201,20 +201,14 @@ impl Outcomes {
         if !self.is_https && wants_tls(received.head.status, &received.body) {
             return format!("; what listens there wants TLS: write https in {setting}");
         }
-        match reply {
-            Reply::Failed(Failure::Redirected) => {
+        match reply.failed() {
+            Some(Failure::Redirected) => {
                 let location = received.head.location.as_deref();
                 let to = location.and_then(shown).map_or(String::new(), |to| format!(" to {to}"));
                 format!(", a redirect{to}, which is not followed; check the scheme and the path of {setting}")
             }
-            Reply::Failed(Failure::NotFromBackend) => format!("; check {setting}, and what is in front of the backend"),
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => String::new(),
+            Some(Failure::NotFromBackend) => format!("; check {setting}, and what is in front of the backend"),
+            Some(_) | None => String::new(),
         }
     }
 }

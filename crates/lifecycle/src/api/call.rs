@@ -104,14 +104,24 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The failure of the request; none if the backend carried it out.
+    #[must_use]
+    pub fn failed(&self) -> Option<Failure> {
+        match self {
+            Self::Failed(failure) => Some(*failure),
+            Self::Registered { .. }
+            | Self::HeartbeatOk { .. }
+            | Self::Fetched(_)
+            | Self::Accepted
+            | Self::JobSeen(_)
+            | Self::Manifest(_) => None,
+        }
+    }
+
     /// The failure of the request. A reply to another kind of request counts as no reply.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        if let Self::Failed(failure) = self {
-            *failure
-        } else {
-            Failure::Unanswered
-        }
+        self.failed().unwrap_or(Failure::Unanswered)
     }
 }
 

@@ -37,8 +37,9 @@ impl Link {
     /// sibling may still return another answer.
     pub(crate) fn one_answer(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<(CallId, Reply)> {
         self.note_answer_time(call, &reply, cx.now);
-        let was_never_sent = matches!(reply, Reply::Failed(failure) if failure.was_never_sent());
-        let is_of_the_form = reply == Reply::Failed(Failure::Refused);
+        let failed = reply.failed();
+        let was_never_sent = failed.is_some_and(Failure::was_never_sent);
+        let is_of_the_form = failed == Some(Failure::Refused);
         match self.hedges.siblings.answered(call, reply) {
             OneAnswer::Decides { first, reply, open } => {
                 for call in open {
@@ -85,15 +86,9 @@ impl Link {
     /// answer may hang from now on.
     fn note_answer_time(&mut self, call: CallId, reply: &Reply, now: Moment) {
         let sent_at = self.hedges.forget(call);
-        let is_answer = match reply {
-            Reply::Failed(failure) => !failure.was_never_sent() && failure.class() != FailureClass::Outage,
-            Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => true,
-        };
+        let is_answer = reply
+            .failed()
+            .is_none_or(|failure| !failure.was_never_sent() && failure.class() != FailureClass::Outage);
         if !is_answer {
             return;
         }

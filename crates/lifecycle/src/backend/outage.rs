@@ -103,18 +103,10 @@ impl Link {
             return;
         }
         self.outages.was_ever_accepted |= matches!(reply, Reply::HeartbeatOk { .. });
-        self.outages.greetings = match reply {
-            Reply::Failed(failure) => Some(Failing {
-                since: self.outages.greetings.map_or(cx.now, |failing| failing.since),
-                failure: *failure,
-            }),
-            Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Accepted
-            | Reply::Fetched(_)
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => None,
-        };
+        self.outages.greetings = reply.failed().map(|failure| Failing {
+            since: self.outages.greetings.map_or(cx.now, |failing| failing.since),
+            failure,
+        });
     }
 
     /// Why the backend is of no use at the moment; none if it works.

@@ -105,10 +105,11 @@ impl Siblings {
             };
         };
         family.open.retain(|open| *open != call);
-        let reply = match reply {
-            // The job is completed, by a copy or by another worker, so no other answer is needed.
-            done @ Reply::Failed(Failure::AlreadyCompleted) => done,
-            Reply::Failed(failure) => {
+        let reply = match reply.failed() {
+            // A good answer, or the job is completed, by a copy or by another worker: no other
+            // answer is needed.
+            None | Some(Failure::AlreadyCompleted) => reply,
+            Some(failure) => {
                 let weightier = family.refusal.map_or(failure, |before| weightier(before, failure));
                 family.refusal = Some(weightier);
                 if !family.open.is_empty() {
@@ -117,12 +118,6 @@ impl Siblings {
                 }
                 Reply::Failed(sent_more_than_once(weightier))
             }
-            good @ (Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_)) => good,
         };
         for open in &family.open {
             self.first_of.remove(open);

@@ -274,11 +274,6 @@ impl Traces {
                 }
             }
             Some(OpenCall::Report { job, is_ack, began }) => {
-                let failure = if let Reply::Failed(failure) = reply {
-                    Some(*failure)
-                } else {
-                    None
-                };
                 if let Some(job) = self.open.get_mut(&job)
                     && job.reports.len() < MOST_REPORTS
                 {
@@ -288,7 +283,7 @@ impl Traces {
                         began,
                         ended: now,
                         status,
-                        failure,
+                        failure: reply.failed(),
                     });
                 }
             }
