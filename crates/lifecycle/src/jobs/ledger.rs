@@ -8,7 +8,7 @@ use crate::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::api::{Delivery, Moment};
 use crate::groups::Groups;
 use crate::jobs::job::{Again, Hold, Job, LookStep, News, Place, Report, Suspicion};
-use crate::jobs::marks::Marks;
+use crate::jobs::marks::{List, Marks};
 use crate::jobs::stages::ReportStage;
 use crate::jobs::waiting::WaitingJobs;
 
@@ -27,15 +27,7 @@ pub struct Ledger {
     with_holders: usize,
     /// Claims of `held` that are lost and whose handlers have had their time to answer.
     overdue: Groups<HolderId, Claim>,
-    due: BTreeSet<Claim>,
-    due_requeues: BTreeSet<Claim>,
-    awaiting_checkpoint: BTreeSet<Claim>,
-    to_look: BTreeSet<Claim>,
-    suspects: BTreeSet<Claim>,
-    lost: BTreeSet<Claim>,
-    dropped: BTreeSet<Claim>,
-    surplus: usize,
-    beside: usize,
+    lists: Groups<List, Claim>,
     next: u64,
 }
 
@@ -161,7 +153,7 @@ impl Ledger {
     /// The jobs that wait until they can run alone.
     #[must_use]
     pub fn suspects(&self) -> &BTreeSet<Claim> {
-        &self.suspects
+        self.lists.of(&List::Suspect)
     }
 
     /// Marks a lost job as overdue, because its handler has had its time to answer.
@@ -238,11 +230,9 @@ impl Ledger {
                 self.overdue.insert(holder, claim);
             }
         }
-        for list in self.lists(marks) {
-            list.insert(claim);
+        for list in marks.lists() {
+            self.lists.insert(list, claim);
         }
-        self.surplus += usize::from(marks.is_surplus);
-        self.beside += usize::from(marks.is_beside);
     }
 
     fn unlist(&mut self, claim: Claim, marks: &Marks) {
@@ -256,26 +246,9 @@ impl Ledger {
                 self.overdue.remove(&holder, &claim);
             }
         }
-        for list in self.lists(marks) {
-            list.remove(&claim);
+        for list in marks.lists() {
+            self.lists.remove(&list, &claim);
         }
-        self.surplus -= usize::from(marks.is_surplus);
-        self.beside -= usize::from(marks.is_beside);
-    }
-
-    /// The lists of claims that a job with these marks is in.
-    fn lists(&mut self, marks: &Marks) -> impl Iterator<Item = &mut BTreeSet<Claim>> {
-        let all = [
-            (&mut self.due, marks.is_due),
-            (&mut self.due_requeues, marks.is_due_requeue),
-            (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
-            (&mut self.to_look, marks.is_to_look),
-            (&mut self.suspects, marks.is_suspect),
-            (&mut self.lost, marks.is_lost),
-            (&mut self.dropped, marks.is_dropped),
-        ];
-        let all = all.into_iter();
-        all.filter_map(|(list, is_member)| is_member.then_some(list))
     }
 }
 
@@ -357,7 +330,7 @@ impl Ledger {
     /// How many jobs holders have whose reservations ojs-init keeps.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.with_holders - self.lost.len() - self.dropped.len()
+        self.with_holders - self.lost() - self.dropped()
     }
 
     /// The holders with jobs.
@@ -370,15 +343,16 @@ impl Ledger {
     /// behind them.
     #[must_use]
     pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
-        let others = self.awaiting_checkpoint.first().filter(|_| without_checkpoints);
-        let next = self.due.first().into_iter().chain(others).min();
-        next.or(self.due_requeues.first()).copied()
+        let first = |list| self.lists.of(&list).first();
+        let others = first(List::AwaitsCheckpoint).filter(|_| without_checkpoints);
+        let next = first(List::Due).into_iter().chain(others).min();
+        next.or(first(List::DueRequeue)).copied()
     }
 
     /// The jobs whose look is due before they are started or given back.
     #[must_use]
     pub fn to_look(&self) -> &BTreeSet<Claim> {
-        &self.to_look
+        self.lists.of(&List::ToLook)
     }
 
     /// Whether there is no job.
@@ -390,7 +364,7 @@ impl Ledger {
     /// Number of lost jobs.
     #[must_use]
     pub fn lost(&self) -> usize {
-        self.lost.len()
+        self.lists.of(&List::Lost).len()
     }
 
     /// Number of lost jobs whose handlers have not answered in time.
@@ -403,31 +377,31 @@ impl Ledger {
     #[must_use]
     pub fn oldest_unanswered(&self) -> Option<Claim> {
         let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
-        self.lost.iter().find(is_overdue).copied()
+        self.lists.of(&List::Lost).iter().find(is_overdue).copied()
     }
 
     /// How many jobs are dropped; their handlers may still run.
     #[must_use]
     pub fn dropped(&self) -> usize {
-        self.dropped.len()
+        self.lists.of(&List::Dropped).len()
     }
 
     /// The oldest dropped job.
     #[must_use]
     pub fn oldest_dropped(&self) -> Option<Claim> {
-        self.dropped.first().copied()
+        self.lists.of(&List::Dropped).first().copied()
     }
 
     /// Jobs that count against the concurrency: not surplus, lost or dropped.
     #[must_use]
     pub fn active(&self) -> usize {
-        self.unfinished() - self.lost.len() - self.dropped.len()
+        self.unfinished() - self.lost() - self.dropped()
     }
 
     /// Active jobs, and lost or dropped ones on which a worker may still be working.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.jobs.len() - self.surplus
+        self.jobs.len() - self.lists.of(&List::Surplus).len()
     }
 
     /// How many unfinished jobs have outcomes that wait for the backend, without surplus jobs.
@@ -440,13 +414,13 @@ impl Ledger {
     /// Jobs whose reservations ojs-init keeps, except those that are given back after a hold.
     #[must_use]
     pub fn reserved(&self) -> usize {
-        self.jobs.len() - self.lost.len() - self.dropped.len() - self.beside
+        self.jobs.len() - self.lost() - self.dropped() - self.beside()
     }
 
     /// Jobs that occupy no place: their hold lasts, or the requeue after it is in flight.
     #[must_use]
     pub fn beside(&self) -> usize {
-        self.beside
+        self.lists.of(&List::Beside).len()
     }
 }
 
@@ -469,6 +443,10 @@ impl Ledger {
                 return Err(format!("{claim} is dropped, and nobody has it or it is lost as well"));
             }
         }
+        let mut names = self.lists.names().chain(right.lists.names());
+        if let Some(list) = names.find(|list| self.lists.of(list) != right.lists.of(list)) {
+            return Err(format!("the ledger's list of jobs is wrong: {list:?}"));
+        }
         let lists = [
             ("by id", self.by_id == right.by_id),
             ("by worker", self.by_worker == right.by_worker),
@@ -478,18 +456,6 @@ impl Ledger {
                 self.held == right.held && self.with_holders == right.with_holders,
             ),
             ("overdue", self.overdue == right.overdue),
-            ("due", self.due == right.due),
-            ("requeues that are due", self.due_requeues == right.due_requeues),
-            (
-                "due after a checkpoint",
-                self.awaiting_checkpoint == right.awaiting_checkpoint,
-            ),
-            ("to look at", self.to_look == right.to_look),
-            ("suspects", self.suspects == right.suspects),
-            ("lost", self.lost == right.lost),
-            ("dropped", self.dropped == right.dropped),
-            ("going straight back", self.surplus == right.surplus),
-            ("beside the others", self.beside == right.beside),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];
         let wrong = lists.iter().find(|(_, is_right)| !is_right);

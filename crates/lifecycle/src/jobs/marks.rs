@@ -8,7 +8,30 @@ use crate::api::{Outcome, Subject};
 use crate::jobs::job::{Hold, Job, LookStep, Place};
 use crate::jobs::stages::ReportStage;
 
-/// The lists of one job.
+/// A list of claims in the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum List {
+    /// The job's outcome can be sent, and is no requeue.
+    Due,
+    /// The job's requeue can be sent.
+    DueRequeue,
+    /// Only a checkpoint in flight keeps the job's outcome from being sent.
+    AwaitsCheckpoint,
+    /// The job's look is due before the job is started or given back.
+    ToLook,
+    /// The job waits until it can run alone.
+    Suspect,
+    /// The reservation of the job is lost.
+    Lost,
+    /// Nothing shows that the job's holder still has it.
+    Dropped,
+    /// The job is given back at once.
+    Surplus,
+    /// The job is or was held before it is given back, and occupies no place.
+    Beside,
+}
+
+/// The membership of one job in the ledger's lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Marks {
     /// The holder of the job.
@@ -18,26 +41,10 @@ pub(super) struct Marks {
     /// Type and queue, which name the lines in which the job waits. None if the job needs a look
     /// first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
-    /// Its outcome can be sent, and is no requeue.
-    pub(super) is_due: bool,
-    /// Its requeue can be sent.
-    pub(super) is_due_requeue: bool,
-    /// Only a checkpoint in flight keeps the job's outcome from being sent.
-    pub(super) awaits_checkpoint: bool,
-    /// The job's look is due before the job is started or given back.
-    pub(super) is_to_look: bool,
-    /// The job waits until it can run alone.
-    pub(super) is_suspect: bool,
-    /// The reservation of the job is lost.
-    pub(super) is_lost: bool,
     /// The job is lost, and its handler has had its time to answer.
     pub(super) is_overdue: bool,
-    /// Nothing shows that the job's holder still has it.
-    pub(super) is_dropped: bool,
-    /// The job is given back at once.
-    pub(super) is_surplus: bool,
-    /// The job is or was held before it is given back, and occupies no place.
-    pub(super) is_beside: bool,
+    /// Each list, and whether the job is in it.
+    lists: [(List, bool); 9],
 }
 
 impl Marks {
@@ -52,20 +59,30 @@ impl Marks {
         // next attempt.
         let awaits_checkpoint =
             report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
+        let is_to_look = job.again.as_ref().is_some_and(|again| again.step == LookStep::Due);
+        let is_beside = report.is_some_and(|report| matches!(report.hold, Hold::Beside | Hold::WasBeside));
         Self {
             holder: job.holder(),
             is_waiting,
             line: (is_startable && !job.is_suspect).then(|| job.subject()),
-            is_due: is_sendable && !awaits_checkpoint && !is_requeue,
-            is_due_requeue: is_sendable && !awaits_checkpoint && is_requeue,
-            awaits_checkpoint: is_sendable && awaits_checkpoint,
-            is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
-            is_suspect: is_startable && job.is_suspect,
-            is_lost: job.is_lost,
             is_overdue: job.is_overdue,
-            is_dropped: job.is_dropped,
-            is_surplus: report.is_some_and(|report| report.is_surplus),
-            is_beside: report.is_some_and(|report| matches!(report.hold, Hold::Beside | Hold::WasBeside)),
+            lists: [
+                (List::Due, is_sendable && !awaits_checkpoint && !is_requeue),
+                (List::DueRequeue, is_sendable && !awaits_checkpoint && is_requeue),
+                (List::AwaitsCheckpoint, is_sendable && awaits_checkpoint),
+                (List::ToLook, is_to_look),
+                (List::Suspect, is_startable && job.is_suspect),
+                (List::Lost, job.is_lost),
+                (List::Dropped, job.is_dropped),
+                (List::Surplus, report.is_some_and(|report| report.is_surplus)),
+                (List::Beside, is_beside),
+            ],
         }
+    }
+
+    /// The lists that the job is in.
+    pub(super) fn lists(&self) -> impl Iterator<Item = List> {
+        let lists = self.lists.iter();
+        lists.filter_map(|(list, is_in)| is_in.then_some(*list))
     }
 }
