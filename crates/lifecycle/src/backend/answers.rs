@@ -2,6 +2,7 @@
 
 use crate::api::ids::CallId;
 use crate::api::{LinkTimer, Reply};
+use crate::backend::calls::Request;
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::Purpose;
 
@@ -23,13 +24,22 @@ impl Link {
             self.stream_ended(call, reply.failure(), cx);
             return None;
         }
-        let (call, reply) = self.one_answer(call, reply, cx)?;
-        let purpose = self.calls.remove(&call)?;
-        if !self.hedges.was_reset(call) {
+        let first = self.calls.first(call);
+        let reply = self.one_answer(first, call, reply, cx)?;
+        let request = self.forget_call(first);
+        if self.calls.watched().next().is_none() {
+            self.timers.cancel(LinkTimer::Hanging);
+        }
+        let Request { purpose, was_reset, .. } = request?;
+        if !was_reset {
             self.note_backend_health(&purpose, &reply, cx);
             self.note_greeting(&purpose, &reply, cx);
         }
-        Some(Answered { call, purpose, reply })
+        Some(Answered {
+            call: first,
+            purpose,
+            reply,
+        })
     }
 
     /// Handles an answer that is about no job.

@@ -1,18 +1,53 @@
-//! The requests in flight, with the purpose of each. Each kind has a running count, because every
-//! event reads the counts and there may be thousands of requests.
+//! The requests in flight: one record for each, whether it was sent once or again beside a copy that
+//! hangs. The copies share one answer. Each kind has a running count, because every event reads the
+//! counts and there may be thousands of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::Call;
 use crate::api::ids::CallId;
+use crate::api::{Call, Failure, FailureClass, Moment, Reply};
 use crate::backend::purpose::{Purpose, Topic, WhenItHangs};
 
-/// The requests in flight.
+/// One hedge is allowed for this many requests in flight, and one in any case.
+const REQUESTS_FOR_EACH_HEDGE: usize = 10;
+
+/// A request in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    pub(super) purpose: Purpose,
+    /// What is sent again if the request hangs; none if it may not be sent twice.
+    pub(super) again: Option<Call>,
+    /// The copies without an answer. When each was sent, if a rule is applied to it should it hang.
+    open: Vec<(CallId, Option<Moment>)>,
+    /// How often the request was sent.
+    sent: usize,
+    /// The weightiest failure so far.
+    refusal: Option<Failure>,
+    /// ojs-init closed its connection. A missing answer then proves nothing about the backend.
+    pub(super) was_reset: bool,
+}
+
+impl Request {
+    /// The rule for the request if it hangs.
+    pub(super) fn when_it_hangs(&self) -> WhenItHangs {
+        self.purpose.when_it_hangs(self.again.is_some())
+    }
+
+    /// The numbers of the copies without an answer.
+    pub(crate) fn open(&self) -> impl Iterator<Item = CallId> {
+        self.open.iter().map(|(copy, _)| *copy)
+    }
+}
+
+/// The requests in flight, under the numbers of their first copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Calls {
-    all: BTreeMap<CallId, Purpose>,
-    /// Requests that may be sent twice.
-    repeatable: BTreeMap<CallId, Call>,
+    all: BTreeMap<CallId, Request>,
+    /// The first copy of each later copy.
+    first_of: BTreeMap<CallId, CallId>,
+    /// Requests with a rule that ojs-init has not applied yet. Numbers grow with time, so the oldest
+    /// request is the first.
+    watched: BTreeSet<CallId>,
     /// Requests that are about no single job: a handful, however many jobs there are.
     general: BTreeSet<CallId>,
     /// Number of requests that a report, or a repeated delivery, waits for.
@@ -22,74 +57,151 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Adds a request that may be sent twice.
-    pub(super) fn insert_repeatable(&mut self, id: CallId, purpose: Purpose, call: Call) {
-        self.repeatable.insert(id, call);
-        self.insert(id, purpose);
-    }
-
-    /// Adds a request.
-    pub(crate) fn insert(&mut self, call: CallId, purpose: Purpose) {
+    /// Adds a request. `again` is what may be sent again.
+    pub(super) fn insert(&mut self, first: CallId, purpose: Purpose, again: Option<Call>, now: Moment) {
         match purpose.topic() {
             Topic::General => {
-                self.general.insert(call);
+                self.general.insert(first);
             }
             Topic::Report => self.reports += 1,
             Topic::Check => self.checks += 1,
             Topic::News => {}
         }
-        self.all.insert(call, purpose);
+        let mut request = Request {
+            purpose,
+            again,
+            open: Vec::new(),
+            sent: 1,
+            refusal: None,
+            was_reset: false,
+        };
+        let has_rule = request.when_it_hangs() != WhenItHangs::Wait;
+        request.open.push((first, has_rule.then_some(now)));
+        if has_rule {
+            self.watched.insert(first);
+        }
+        self.all.insert(first, request);
     }
 
-    /// Removes a call that was answered or that is no longer waited for.
-    pub(crate) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
-        self.repeatable.remove(call);
-        let purpose = self.all.remove(call)?;
-        match purpose.topic() {
+    /// Removes a request that was answered or that is no longer waited for.
+    pub(super) fn remove(&mut self, first: CallId) -> Option<Request> {
+        let request = self.all.remove(&first)?;
+        self.watched.remove(&first);
+        for copy in request.open() {
+            self.first_of.remove(&copy);
+        }
+        match request.purpose.topic() {
             Topic::General => {
-                self.general.remove(call);
+                self.general.remove(&first);
             }
             Topic::Report => self.reports -= 1,
             Topic::Check => self.checks -= 1,
             Topic::News => {}
         }
-        Some(purpose)
+        Some(request)
     }
 
-    pub(crate) fn get(&self, call: &CallId) -> Option<&Purpose> {
-        self.all.get(call)
+    pub(crate) fn get(&self, first: CallId) -> Option<&Request> {
+        self.all.get(&first)
     }
 
-    /// The request, if it may be sent twice.
-    pub(super) fn repeatable(&self, call: &CallId) -> Option<&Call> {
-        self.repeatable.get(call)
+    /// The first copy of the request that this is a copy of.
+    pub(super) fn first(&self, copy: CallId) -> CallId {
+        self.first_of.get(&copy).copied().unwrap_or(copy)
     }
 
-    /// The rule for a call that hangs.
-    pub(super) fn when_it_hangs(&self, call: &CallId) -> Option<WhenItHangs> {
-        let purpose = self.all.get(call)?;
-        Some(purpose.when_it_hangs(self.repeatable.contains_key(call)))
+    /// A hedge was sent beside the copies of this request.
+    pub(super) fn joins(&mut self, first: CallId, copy: CallId, now: Moment) {
+        self.watched.remove(&first);
+        if let Some(request) = self.all.get_mut(&first) {
+            request.open.push((copy, Some(now)));
+            request.sent += 1;
+            self.first_of.insert(copy, first);
+        }
     }
 
-    /// Whether the call is in flight.
-    pub(crate) fn contains_key(&self, call: &CallId) -> bool {
-        self.all.contains_key(call)
+    /// A copy was answered. Returns the answer that decides, this one or a weightier earlier one. A
+    /// good answer, or "already completed", decides at once. A failure decides only when no other
+    /// copy can still be answered.
+    pub(super) fn decides(&mut self, first: CallId, copy: CallId, reply: Reply) -> Option<Reply> {
+        self.first_of.remove(&copy);
+        let Some(request) = self.all.get_mut(&first) else {
+            return Some(reply);
+        };
+        request.open.retain(|(open, _)| *open != copy);
+        let failure = match reply.failed() {
+            // A good answer, or the job is completed, by a copy or by another worker: no other
+            // answer is needed.
+            None | Some(Failure::AlreadyCompleted) => return Some(reply),
+            Some(failure) => failure,
+        };
+        let failure = request.refusal.map_or(failure, |before| weightier(before, failure));
+        request.refusal = Some(failure);
+        let was_sent_twice = request.sent > 1;
+        let decisive = if matches!(failure, Failure::Conflict { .. }) && was_sent_twice {
+            // The conflict may be with the other copy.
+            Failure::Conflict { was_sent_twice }
+        } else {
+            failure
+        };
+        request.open.is_empty().then_some(Reply::Failed(decisive))
     }
 
-    /// The numbers of all calls.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &CallId> {
-        self.all.keys()
+    /// The rule for this request was applied.
+    pub(super) fn done_about(&mut self, first: CallId) {
+        self.watched.remove(&first);
+    }
+
+    /// ojs-init closed the connection of this request.
+    pub(super) fn resets(&mut self, first: CallId) {
+        self.watched.remove(&first);
+        if let Some(request) = self.all.get_mut(&first) {
+            request.was_reset = true;
+        }
+    }
+
+    /// When this copy was sent, if it has no answer and its request has a rule.
+    pub(super) fn sent_at(&self, copy: CallId) -> Option<Moment> {
+        let request = self.all.get(&self.first(copy))?;
+        request.open.iter().find(|(open, _)| *open == copy)?.1
+    }
+
+    /// When the newest unanswered copy of this request was sent.
+    pub(crate) fn newest_sending(&self, first: CallId) -> Option<Moment> {
+        self.all.get(&first)?.open.iter().filter_map(|(_, at)| *at).max()
+    }
+
+    /// How often this request was sent.
+    pub(crate) fn times_sent(&self, first: CallId) -> usize {
+        self.all.get(&first).map_or(1, |request| request.sent)
+    }
+
+    /// Whether another hedge may be sent.
+    pub(super) fn have_room_for_a_hedge(&self) -> bool {
+        self.first_of.len() < (self.all.len() / REQUESTS_FOR_EACH_HEDGE).max(1)
+    }
+
+    /// The watched requests and when each was sent, the oldest first.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (CallId, Moment)> {
+        self.watched
+            .iter()
+            .filter_map(|call| Some((*call, self.sent_at(*call)?)))
+    }
+
+    /// All requests.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (CallId, &Request)> {
+        self.all.iter().map(|(first, request)| (*first, request))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The calls that are about no single job, with their purposes.
+    /// The requests that are about no single job, with their purposes.
     pub(crate) fn general(&self) -> impl Iterator<Item = (CallId, &Purpose)> {
         self.general
             .iter()
-            .filter_map(|call| Some((*call, self.all.get(call)?)))
+            .filter_map(|first| Some((*first, &self.all.get(first)?.purpose)))
     }
 
     /// Whether a request about no single job with such a purpose is in flight.
@@ -107,22 +219,40 @@ impl Calls {
         self.checks
     }
 
-    /// Compares the counts with the calls.
+    /// Compares the counts and the later copies with the requests.
     ///
     /// # Errors
     ///
-    /// A count differs from the calls.
+    /// One of them differs.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut right = Self::default();
-        for (call, purpose) in &self.all {
-            right.insert(*call, purpose.clone());
+        for (first, request) in &self.all {
+            right.insert(*first, request.purpose.clone(), None, Moment::default());
+            let later = request.open().filter(|copy| copy != first);
+            right.first_of.extend(later.map(|copy| (copy, *first)));
         }
-        right.repeatable.clone_from(&self.repeatable);
-        let is_repeatable_known = self.repeatable.keys().all(|call| self.all.contains_key(call));
-        if *self == right && is_repeatable_known {
+        let are_counted = (self.reports, self.checks) == (right.reports, right.checks) && self.general == right.general;
+        let is_watched_open = self.watched.iter().all(|first| self.sent_at(*first).is_some());
+        if are_counted && is_watched_open && self.first_of == right.first_of {
             Ok(())
         } else {
             Err("the requests that are on their way are counted wrongly".to_owned())
         }
     }
 }
+
+/// The failure that proves more: a verdict of the backend before none, and a request that may have
+/// been carried out before one that was not. Of two equal ones the later one.
+fn weightier(before: Failure, later: Failure) -> Failure {
+    let weight = |failure: Failure| match failure.class() {
+        FailureClass::Verdict => 3,
+        FailureClass::NotNow | FailureClass::Outage if failure.was_never_sent() => 0,
+        FailureClass::NotNow => 1,
+        FailureClass::Outage => 2,
+    };
+    if weight(before) > weight(later) { before } else { later }
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::api::ids::CallId;
 use crate::api::{Effect, Failure, FailureClass, JobRequest, LinkNotice, LinkTimer, Moment, Reply};
+use crate::backend::calls::Request;
 use crate::backend::link::{CALL_LEEWAY, Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::purpose::{Purpose, WhenItHangs};
-use crate::backend::siblings::OneAnswer;
 use crate::retry::patience::REPORT_HANGS_AFTER;
 
 /// A FAIL or a requeue has this many times as long as a repeatable request, because the backend may
@@ -21,101 +21,76 @@ const RESET_AFTER: u32 = 4;
 const RESET_AFTER_AT_LEAST: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// A request was sent. Watches it if its rule for hanging requests requires an action.
-    pub(super) fn watch_call(&mut self, call: CallId, rule: WhenItHangs, now: Moment) {
-        match rule {
-            WhenItHangs::Wait => {}
-            WhenItHangs::Again | WhenItHangs::Newer | WhenItHangs::Reset => {
-                self.hedges.watches(call, now);
-                self.timers
-                    .arm_at_latest(LinkTimer::Hanging, now.after(self.hedges.times.hangs_after()));
-            }
-        }
-    }
-
-    /// Returns the deciding answer, and the number of the request that it belongs to. None if a
-    /// sibling may still return another answer.
-    pub(crate) fn one_answer(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<(CallId, Reply)> {
-        self.note_answer_time(call, &reply, cx.now);
+    /// Returns the answer that decides about the request. None if another copy of it may still be
+    /// answered.
+    pub(super) fn one_answer(&mut self, first: CallId, copy: CallId, reply: Reply, cx: &Context) -> Option<Reply> {
+        self.note_answer_time(copy, &reply, cx.now);
         let failed = reply.failed();
-        let was_never_sent = failed.is_some_and(Failure::was_never_sent);
-        let is_of_the_form = failed == Some(Failure::Refused);
-        match self.hedges.siblings.answered(call, reply) {
-            OneAnswer::Decides { first, reply, open } => {
-                for call in open {
-                    self.abandon_call(call);
-                }
-                if self.hedges.is_idle() {
-                    self.timers.cancel(LinkTimer::Hanging);
-                }
-                Some((first, reply))
+        let decisive = self.calls.decides(first, copy, reply);
+        if decisive.is_none()
+            && let (Some(failure), Some(request)) = (failed, self.calls.get(first))
+        {
+            // The other copies have the same form, so the backend will refuse them as well. Another
+            // form can be tried next.
+            let refused: Vec<CallId> = request.open().filter(|_| failure == Failure::Refused).collect();
+            if failure.was_never_sent()
+                && let Purpose::OfJob(JobRequest::Report(claim)) = request.purpose
+            {
+                self.say(Said::ReportNotSent(claim));
             }
-            OneAnswer::Waits { first } => {
-                if was_never_sent && let Some(Purpose::OfJob(JobRequest::Report(claim))) = self.calls.get(&first) {
-                    let claim = *claim;
-                    self.say(Said::ReportNotSent(claim));
-                }
-                // The siblings have the same form, so the backend will refuse them as well. Another
-                // form can be tried next.
-                if is_of_the_form {
-                    for open in self.hedges.siblings.open(first) {
-                        self.order(Effect::AbandonCall(open));
-                    }
-                }
-                None
+            for open in refused {
+                self.order(Effect::AbandonCall(open));
             }
         }
+        decisive
     }
 
-    /// Drops a request whose answer is no longer needed.
-    pub(crate) fn drop_call(&mut self, first: CallId) {
-        self.calls.remove(&first);
-        for call in self.hedges.siblings.forget(first) {
-            self.abandon_call(call);
+    /// Forgets a request, and drops its copies without an answer: none is needed any more.
+    pub(crate) fn forget_call(&mut self, first: CallId) -> Option<Request> {
+        let request = self.calls.remove(first)?;
+        for copy in request.open() {
+            self.timers.cancel(LinkTimer::Call(copy));
+            self.order(Effect::AbandonCall(copy));
         }
-    }
-
-    fn abandon_call(&mut self, call: CallId) {
-        self.hedges.forget(call);
-        self.hedges.was_reset(call);
-        self.timers.cancel(LinkTimer::Call(call));
-        self.order(Effect::AbandonCall(call));
+        Some(request)
     }
 
     /// Notes the time of an answer, which shows that the backend is reachable. A request without an
     /// answer may hang from now on.
     fn note_answer_time(&mut self, call: CallId, reply: &Reply, now: Moment) {
-        let sent_at = self.hedges.forget(call);
+        let sent_at = self.calls.sent_at(call);
+        self.calls.done_about(call);
         let is_answer = reply
             .failed()
             .is_none_or(|failure| !failure.was_never_sent() && failure.class() != FailureClass::Outage);
         if !is_answer {
             return;
         }
-        self.hedges.times.answered(now);
+        self.answer_times.answered(now);
         if let Some(sent_at) = sent_at {
-            self.hedges.times.took(sent_at.elapsed(now));
+            self.answer_times.took(sent_at.elapsed(now));
         }
         // A request that waited while the backend answered nothing may be answered next.
-        let after = self.hedges.times.hangs_after();
-        if self.hedges.is_one_without_answer_for(after, now) {
+        let after = self.answer_times.hangs_after();
+        let oldest = self.calls.watched().next();
+        if oldest.is_some_and(|(_, sent_at)| sent_at.elapsed(now) >= after) {
             self.timers.arm_at_latest(LinkTimer::Hanging, now.after(after));
         }
     }
 
     /// Acts on each request that hangs.
     pub(crate) fn look_for_hanging(&mut self, cx: &Context) {
-        let after = self.hedges.times.hangs_after();
+        let after = self.answer_times.hangs_after();
         let is_late = |(_, sent_at): &(CallId, Moment)| sent_at.elapsed(cx.now) >= after;
-        let late: Vec<(CallId, Moment)> = self.hedges.watched().take_while(is_late).collect();
+        let late: Vec<(CallId, Moment)> = self.calls.watched().take_while(is_late).collect();
         for (call, sent_at) in late {
             // If the backend answers nothing, no single request hangs.
-            if self.hedges.times.has_answered_since(sent_at) {
+            if self.answer_times.has_answered_since(sent_at) {
                 self.hangs(call, sent_at, cx);
             }
         }
         let due = self
-            .hedges
+            .calls
             .watched()
             .map(|(call, sent_at)| sent_at.after(self.patience(call, cx)));
         match due.filter(|due| *due > cx.now).min() {
@@ -126,30 +101,34 @@ impl Link {
     }
 
     fn hangs(&mut self, call: CallId, sent_at: Moment, cx: &Context) {
-        match self.calls.when_it_hangs(&call) {
+        match self.rule_of(call) {
             Some(WhenItHangs::Again) => {
-                if self.hedges.has_room(self.calls.len()) {
+                if self.calls.have_room_for_a_hedge() {
                     self.hedge(call, cx);
                 }
             }
             Some(WhenItHangs::Newer) => {
-                self.hedges.done_about(call);
+                self.calls.done_about(call);
                 self.heartbeat_hangs(cx);
             }
             Some(WhenItHangs::Reset) => {
                 if sent_at.elapsed(cx.now) >= self.patience(call, cx) {
-                    self.hedges.resets(call);
+                    self.calls.resets(call);
                     self.order(Effect::AbandonCall(call));
                 }
             }
-            Some(WhenItHangs::Wait) | None => self.hedges.done_about(call),
+            Some(WhenItHangs::Wait) | None => self.calls.done_about(call),
         }
+    }
+
+    fn rule_of(&self, call: CallId) -> Option<WhenItHangs> {
+        self.calls.get(call).map(Request::when_it_hangs)
     }
 
     /// How long this request may be without an answer before ojs-init acts.
     fn patience(&self, call: CallId, cx: &Context) -> Duration {
-        let after = self.hedges.times.hangs_after();
-        match self.calls.when_it_hangs(&call) {
+        let after = self.answer_times.hangs_after();
+        match self.rule_of(call) {
             Some(WhenItHangs::Reset) if cx.end.is_reporting => after.max(REPORT_HANGS_AFTER),
             Some(WhenItHangs::Reset) => (after * RESET_AFTER).max(RESET_AFTER_AT_LEAST),
             Some(WhenItHangs::Again | WhenItHangs::Newer | WhenItHangs::Wait) | None => after,
@@ -158,11 +137,11 @@ impl Link {
 
     /// Sends the same request again on another connection. The first good answer counts.
     pub(crate) fn hedge(&mut self, first: CallId, cx: &Context) {
-        let Some(call) = self.calls.repeatable(&first).cloned() else {
-            return self.hedges.done_about(first);
+        let request = self.calls.get(first);
+        let Some((purpose, call)) = request.and_then(|request| Some((&request.purpose, request.again.clone()?))) else {
+            return self.calls.done_about(first);
         };
-        if let Some(Purpose::OfJob(JobRequest::Report(claim))) = self.calls.get(&first) {
-            let claim = *claim;
+        if let Purpose::OfJob(JobRequest::Report(claim)) = *purpose {
             self.say(Said::ReportSentAgain(claim));
         }
         self.notify(LinkNotice::Hedged(call.endpoint()));
@@ -172,8 +151,8 @@ impl Link {
             .deadline_of(LinkTimer::Call(first))
             .map(|end| end.remaining(cx.now));
         let left = left.map_or(cx.options.request_timeout, |left| left.saturating_sub(CALL_LEEWAY));
-        let sibling = self.send_call(call, cx.cap(cx.now.after(left)), true);
-        self.hedges.joins(first, sibling, cx.now);
+        let copy = self.send_call(call, cx.cap(cx.now.after(left)), true);
+        self.calls.joins(first, copy, cx.now);
     }
 
     /// Closes the connections of all unanswered heartbeats, because no heartbeat may arrive after
@@ -182,10 +161,11 @@ impl Link {
         let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
             matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })
         };
-        let firsts = self.calls.general().filter(is_heartbeat).map(|(call, _)| call);
-        let open: Vec<CallId> = firsts.flat_map(|first| self.hedges.siblings.open(first)).collect();
+        let firsts = self.calls.general().filter(is_heartbeat);
+        let requests = firsts.filter_map(|(first, _)| self.calls.get(first));
+        let open: Vec<CallId> = requests.flat_map(Request::open).collect();
         for call in open {
-            self.hedges.done_about(call);
+            self.calls.done_about(call);
             self.order(Effect::AbandonCall(call));
         }
     }

@@ -104,7 +104,7 @@ impl Link {
     /// Whether a heartbeat with quiet may still arrive behind one that is sent now on another
     /// connection. A quiet that hangs does not count, because the end must not wait for it.
     fn is_quiet_on_its_way(&self, cx: &Context) -> bool {
-        let hangs_after = self.hedges.times.hangs_after();
+        let hangs_after = self.answer_times.hangs_after();
         self.calls.is_any(|purpose| {
             matches!(purpose, Purpose::Heartbeat(sent)
                 if sent.state == WorkerState::Quiet && sent.at.elapsed(cx.now) < hangs_after)

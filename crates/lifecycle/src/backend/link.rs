@@ -10,8 +10,8 @@ use crate::api::ids::{CallId, Claim, JobId};
 use crate::api::{
     Call, Effect, Farewell, JobRequest, LinkNotice, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
 };
+use crate::backend::answer_times::AnswerTimes;
 use crate::backend::calls::Calls;
-use crate::backend::hedges::Hedges;
 use crate::backend::link_said::Said;
 use crate::backend::memory_gate_state::MemoryGate;
 use crate::backend::outages::Outages;
@@ -32,7 +32,8 @@ pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 pub(crate) struct Link {
     pub(super) session: BackendSession,
     pub(super) calls: Calls,
-    pub(super) hedges: Hedges,
+    /// Recent answer times of the backend.
+    pub(super) answer_times: AnswerTimes,
     pub(super) memory_gate: MemoryGate,
     pub(super) outages: Outages,
     pub(super) streams: Streams,
@@ -110,7 +111,7 @@ impl Link {
         Self {
             session: BackendSession::new(options.heartbeat_interval),
             calls: Calls::default(),
-            hedges: Hedges::default(),
+            answer_times: AnswerTimes::default(),
             memory_gate: MemoryGate::default(),
             outages: Outages::default(),
             streams: Streams::new(&options.listen_to),
@@ -139,13 +140,13 @@ impl Link {
     fn call_as(&mut self, id: CallId, call: Call, purpose: Purpose, patience: Duration, cx: &Context) {
         let is_of_a_job_that_is_not_done = matches!(&call, Call::Report { outcome, .. } if !outcome.is_ack());
         let rule = purpose.when_it_hangs(!is_of_a_job_that_is_not_done);
-        let repeatable = (rule == WhenItHangs::Again).then(|| call.clone());
+        let again = (rule == WhenItHangs::Again).then(|| call.clone());
         self.send_call_as(id, call, cx.cap(cx.now.after(patience)), false);
-        self.watch_call(id, rule, cx.now);
-        match repeatable {
-            Some(call) => self.calls.insert_repeatable(id, purpose, call),
-            None => self.calls.insert(id, purpose),
+        if rule != WhenItHangs::Wait {
+            let hangs_at = cx.now.after(self.answer_times.hangs_after());
+            self.timers.arm_at_latest(LinkTimer::Hanging, hangs_at);
         }
+        self.calls.insert(id, purpose, again, cx.now);
     }
 
     /// The state of the draws, from which another part may draw numbers of requests and chance.
@@ -184,10 +185,6 @@ impl Link {
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
-    }
-
-    pub(crate) fn hedges(&self) -> &Hedges {
-        &self.hedges
     }
 
     pub(crate) fn memory_gate(&self) -> &MemoryGate {
@@ -255,7 +252,7 @@ impl Link {
             let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
             let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
             for call in fetches {
-                self.calls.remove(&call);
+                self.calls.remove(call);
             }
         }
     }

@@ -9,12 +9,12 @@
 //! | question | file |
 //! |---|---|
 //! | where does the part begin? | `link`; its orders: `link_said`; news from other parts: `told` |
-//! | which calls are in flight? | `calls`, `purpose`, `siblings` |
+//! | which calls are in flight? | `calls`, `purpose` |
 //! | which worker does the backend know? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |
-//! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
+//! | failures | `answers`, `retries`, `hanging`, `answer_times`, `outage`, `outages` |
 //!
 //! The part may use `api`, `timers` and `retry`. Start with `link`, then `fetch`.
 
@@ -28,7 +28,6 @@ pub(super) mod fetch_pace;
 pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
-pub(super) mod hedges;
 pub(super) mod last_heartbeat;
 pub(super) mod link;
 pub(super) mod link_said;
@@ -43,7 +42,6 @@ pub(super) mod resume;
 pub(super) mod resumed;
 pub(super) mod retries;
 pub(super) mod session;
-pub(super) mod siblings;
 pub(super) mod streams;
 mod told;
 pub(super) mod wake;

@@ -51,11 +51,11 @@ impl BackendFacts for Link {
     }
 
     fn newest_sending(&self, call: CallId) -> Option<Moment> {
-        self.hedges().newest(call)
+        self.calls().newest_sending(call)
     }
 
     fn times_sent(&self, call: CallId) -> usize {
-        self.hedges().siblings.sent(call)
+        self.calls().times_sent(call)
     }
 }
 

@@ -46,7 +46,7 @@ impl Lifecycle {
             Said::Notify(notice) => self.notify(notice),
             Said::Call { id, call, request } => self.link(now, |link, cx| link.call_of_job(id, call, request, cx)),
             Said::Hedge(call) => self.link(now, |link, cx| link.hedge(call, cx)),
-            Said::DropCall(call) => self.link(now, |link, _| link.drop_call(call)),
+            Said::DropCall(call) => self.link(now, |link, _| drop(link.forget_call(call))),
             Said::StoreSeen(at) => self.link.store_was_seen(at),
             Said::OutcomeTaken => self.link.outcome_was_taken(now),
             Said::AcksAreBare(since) => self.link.acks_are_bare_since(since),
