@@ -26,8 +26,7 @@ impl Jobs {
         }
         let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
         let is_surplus = is_former || !cx.takes_jobs || is_full;
-        let has_crashed = delivery.has_crashed || self.suspects.knows(id, cx.now);
-        let is_suspect = has_crashed && cx.options.isolates_suspects;
+        let is_suspect = self.has_to_run_alone(&delivery, cx);
         let claim = self.ledger.add(delivery, worker.clone(), cx.now);
         self.ledger.is_suspect(claim, is_suspect);
         self.end_hold_of(id, cx);
@@ -41,6 +40,12 @@ impl Jobs {
             self.notify(JobNotice::Claimed(subject));
         }
         true
+    }
+
+    /// Whether the last process of this job crashed, so that the job waits until it can run alone.
+    fn has_to_run_alone(&self, delivery: &Delivery, cx: &Context) -> bool {
+        let has_crashed = delivery.has_crashed || self.suspects.knows(&delivery.subject.id, cx.now);
+        has_crashed && cx.options.isolates_suspects
     }
 
     /// Fails a job that is too large to give to a worker or to be answered. Another attempt would
@@ -65,6 +70,7 @@ impl Jobs {
         let Some(claim) = held else { return false };
         if self.ledger.waiting().contains(claim) {
             self.replace_waiting(claim, delivery, worker, cx);
+            self.ledger.is_suspect(claim, self.has_to_run_alone(delivery, cx));
             if !self.is_refused_as_too_large(claim, cx) {
                 self.notify(JobNotice::Replaced(Arc::clone(&delivery.subject)));
             }
