@@ -250,6 +250,18 @@ fn each_usual_mistake_has_its_words() {
 }
 
 #[test]
+fn no_error_of_tls_with_the_collector_names_the_backend_or_one_of_its_settings() {
+    for error in errors() {
+        let text = of_collector(&error, &backend(None, None));
+        assert!(
+            !text.contains("backend") || text.contains("backend.test"),
+            "{error:?}: {text}"
+        );
+        assert!(!text.contains("OJS_"), "{error:?}: {text}");
+    }
+}
+
+#[test]
 fn the_names_of_a_certificate_are_told_without_what_could_harm_a_log_and_not_all_of_a_thousand() {
     let presented: Vec<String> = (0..1000)
         .map(|n| format!("DnsName(\"h{n}.test\u{1b}\n{}\")", "x".repeat(500)))

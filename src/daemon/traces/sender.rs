@@ -18,6 +18,7 @@ use crate::daemon::backend::reach::{Reach, Reached, Sign, Way};
 use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::settings::BackendError;
 use crate::daemon::backend::tls;
+use crate::daemon::backend::tls_words;
 use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::tokens::{COLLECTOR_SLOTS, TokenOwner};
 use ojs_lifecycle::api::ids::CallId;
@@ -169,8 +170,10 @@ impl Sender {
     /// Why there is no answer, for a person.
     pub(super) fn reason(&self, fault: &Fault) -> String {
         // The transport knows no other peer than the backend.
-        let text = fault.reason(&self.peer, self.is_https, true);
-        text.replace("backend.url", "otel.endpoint")
+        match fault {
+            Fault::Tls(error) => tls_words::of_collector(error, &self.peer),
+            fault => tls_words::named_collector(&fault.reason(&self.peer, self.is_https, true)),
+        }
     }
 
     fn with_way<T>(
@@ -295,4 +298,67 @@ fn head(peer: &config::Backend, place: &UrlParts) -> String {
     }
     head.push_str("Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: ");
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use rustls::{AlertDescription, CertificateError, Error};
+
+    use super::*;
+    use crate::config::{Environment, Flags, load};
+
+    #[test]
+    fn no_reason_of_a_collector_names_the_backend_or_one_of_its_settings() {
+        let variables = [
+            b"OJS_URL=https://b".as_slice(),
+            b"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://c/v1/traces",
+        ];
+        let config = load(&Flags::default(), &Environment::from_entries(variables.into_iter())).unwrap();
+        let url = config.otel.endpoint.clone().unwrap();
+        let sender = Sender::new(&config, &url, Arc::new(|| {}), Moment::new(Default::default())).unwrap();
+        let certificate = |reason| Fault::Tls(Error::InvalidCertificate(reason));
+        let alert = |alert| Fault::Tls(Error::AlertReceived(alert));
+        let cases = [
+            (
+                certificate(CertificateError::UnknownIssuer),
+                "no public CA stands behind the collector's certificate",
+            ),
+            (
+                certificate(CertificateError::BadSignature),
+                "the collector's certificate is not signed by the CA",
+            ),
+            (
+                certificate(CertificateError::Expired),
+                "the collector's certificate has expired",
+            ),
+            (
+                certificate(CertificateError::NotValidForName),
+                "the one of otel.endpoint",
+            ),
+            (
+                alert(AlertDescription::CertificateRequired),
+                "the collector demands a client certificate",
+            ),
+            (
+                alert(AlertDescription::HandshakeFailure),
+                "the collector demands a client certificate",
+            ),
+            (alert(AlertDescription::InternalError), "the collector ended TLS"),
+            (Fault::ClosedInHandshake, "the port of otel.endpoint"),
+            (Fault::NotHttp, "the port of otel.endpoint"),
+            (Fault::NoHost, "no host of this name"),
+            (Fault::NoResolver, "no thread can be had"),
+            (Fault::Closed, "the connection was closed"),
+            (Fault::Io(io::Error::from_raw_os_error(111)), "connection refused"),
+        ];
+        let reasons: Vec<String> = cases.iter().map(|(fault, _)| sender.reason(fault)).collect();
+        let is_wrong = |text: &&String| text.contains("backend") || text.contains("OJS_");
+        assert_eq!(reasons.iter().filter(is_wrong).collect::<Vec<_>>(), [""; 0]);
+        for (reason, (_, words)) in reasons.iter().zip(&cases) {
+            assert!(reason.contains(words), "{reason}");
+        }
+    }
 }
