@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::token::TokenFile;
+use crate::daemon::log::throttle::Throttle;
 use ojs_lifecycle::api::Moment;
 use ojs_os::threads;
 
@@ -39,6 +40,8 @@ pub(in crate::daemon) struct TokenReader {
     /// The file of the token. None: the token is fixed, or there is none.
     file: Option<PathBuf>,
     wake: LoopWake,
+    /// Stack of the thread, in bytes.
+    stack_bytes: usize,
     newest: Option<Secret>,
     /// When the last look into the file began.
     read_at: Moment,
@@ -49,6 +52,8 @@ pub(in crate::daemon) struct TokenReader {
     asked_at: Option<Moment>,
     questions: Option<Sender<()>>,
     answers: Option<Receiver<Option<Secret>>>,
+    /// Complaints that there is no thread: without one, each request tries to start it.
+    complaints: Throttle,
 }
 
 impl fmt::Debug for TokenReader {
@@ -60,9 +65,14 @@ impl fmt::Debug for TokenReader {
 impl TokenReader {
     /// The token of this configuration. `wake` wakes the loop for [`TokenReader::take`].
     pub(in crate::daemon) fn new(backend: &Backend, wake: LoopWake, now: Moment) -> Self {
+        Self::with(backend, wake, now, STACK_BYTES)
+    }
+
+    fn with(backend: &Backend, wake: LoopWake, now: Moment, stack_bytes: usize) -> Self {
         let mut reader = Self {
             file: backend.auth_token_file.clone(),
             wake,
+            stack_bytes,
             newest: backend.auth_token.clone().filter(|_| backend.auth_token_file.is_none()),
             read_at: now,
             asked: 0,
@@ -70,6 +80,7 @@ impl TokenReader {
             asked_at: None,
             questions: None,
             answers: None,
+            complaints: Throttle::default(),
         };
         if reader.file.is_some() {
             reader.ask(now);
@@ -142,15 +153,15 @@ impl TokenReader {
                 wake();
             }
         };
-        match threads::spawn("token", STACK_BYTES, work) {
+        match threads::spawn("token", self.stack_bytes, work) {
             Ok(()) => {
                 self.questions = Some(questions);
                 self.answers = Some(answers);
             }
-            Err(error) => log::warn!(
+            Err(error) => self.complaints.warn(format_args!(
                 "backend.auth_token_file: no thread to read it: {error}; raise the limit of processes (ulimit -u, \
                  pids.max) or of memory"
-            ),
+            )),
         }
     }
 
@@ -165,5 +176,38 @@ impl TokenReader {
             is_new = true;
         }
         is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Flags, load};
+
+    /// A reader whose file cannot be read, and whose thread has this stack.
+    fn reader(stack_bytes: usize) -> TokenReader {
+        let variables = [b"OJS_URL=http://b".as_slice()];
+        let mut backend = load(&Flags::default(), &Environment::from_entries(variables.into_iter()))
+            .unwrap()
+            .backend;
+        backend.auth_token_file = Some("/nonexistent/token".into());
+        TokenReader::with(&backend, Arc::new(|| {}), at(0), stack_bytes)
+    }
+
+    fn at(millis: u64) -> Moment {
+        Moment::new(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn without_a_thread_there_is_one_complaint_for_many_requests() {
+        let mut reader = reader(1 << 60);
+        for millis in 0..500 {
+            assert_eq!(reader.state(at(2_000 + millis)), TokenState::Missing);
+        }
+        let later = ojs_os::clock::monotonic() + Duration::from_secs(60);
+        assert_eq!(
+            reader.complaints.is_due_at(later).as_deref(),
+            Some(" (and 500 times more since this was last said)")
+        );
     }
 }
