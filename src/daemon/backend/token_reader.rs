@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use crate::config::{Backend, Secret};
@@ -130,18 +130,22 @@ impl TokenReader {
         if self.asked_at.is_some() {
             return self.asked_at;
         }
-        if self.questions.is_none() {
-            self.start();
-        }
         self.asked += 1;
-        self.questions.as_ref()?.send(()).ok()?;
+        let is_asked = self
+            .questions
+            .as_ref()
+            .is_some_and(|questions| questions.send(()).is_ok());
+        if !is_asked && !self.start() {
+            return None;
+        }
         self.read_at = now;
         self.asked_at = Some(now);
         self.asked_at
     }
 
-    fn start(&mut self) {
-        let Some(path) = &self.file else { return };
+    /// Starts a thread, and asks it. Returns false if there is none.
+    fn start(&mut self) -> bool {
+        let Some(path) = &self.file else { return false };
         let mut file = TokenFile::new(path.clone());
         let ((questions, asked), (sender, answers)) = (mpsc::channel(), mpsc::channel());
         let wake = Arc::clone(&self.wake);
@@ -153,29 +157,37 @@ impl TokenReader {
                 wake();
             }
         };
-        match threads::spawn("token", self.stack_bytes, work) {
-            Ok(()) => {
-                self.questions = Some(questions);
-                self.answers = Some(answers);
-            }
-            Err(error) => self.complaints.warn(format_args!(
+        if let Err(error) = threads::spawn("token", self.stack_bytes, work) {
+            self.complaints.warn(format_args!(
                 "backend.auth_token_file: no thread to read it: {error}; raise the limit of processes (ulimit -u, \
                  pids.max) or of memory"
-            )),
+            ));
+            return false;
         }
+        // The thread has just begun to listen.
+        let _ = questions.send(());
+        self.questions = Some(questions);
+        self.answers = Some(answers);
+        true
     }
 
     /// Takes the results of the thread. Returns true if waiting requests should look again.
+    ///
+    /// The end of the thread counts as a result without a token: the next look is due after
+    /// [`FRESH_LIMIT`], so a thread that always dies costs one thread in that time.
     pub(in crate::daemon) fn take(&mut self) -> bool {
         let Some(answers) = &self.answers else { return false };
         let mut is_new = false;
-        while let Ok(token) = answers.try_recv() {
+        loop {
+            match answers.try_recv() {
+                Ok(token) => self.newest = token,
+                Err(TryRecvError::Disconnected) if self.asked_at.is_some() => self.questions = None,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return is_new,
+            }
             // One look at a time is under way.
             self.asked_at = None;
-            self.newest = token;
             is_new = true;
         }
-        is_new
     }
 }
 
@@ -209,5 +221,27 @@ mod tests {
             reader.complaints.is_due_at(later).as_deref(),
             Some(" (and 500 times more since this was last said)")
         );
+    }
+
+    #[test]
+    fn a_thread_that_ended_is_replaced_and_its_look_ends() {
+        let mut reader = reader(STACK_BYTES);
+        lose_thread(&mut reader);
+        assert!(reader.take(), "the look of the dead thread is over");
+        assert_eq!(
+            reader.state(at(999)),
+            TokenState::Missing,
+            "no other thread within FRESH_LIMIT"
+        );
+        assert_eq!(reader.state(at(1_000)), TokenState::Wait(None), "another thread reads");
+        let answer = reader.answers.as_ref().unwrap().recv_timeout(Duration::from_secs(60));
+        assert!(answer.is_ok_and(|token| token.is_none()), "it answers");
+        assert!(!reader.take());
+    }
+
+    /// Leaves the channels as a panic of the thread does.
+    fn lose_thread(reader: &mut TokenReader) {
+        reader.questions = Some(mpsc::channel().0);
+        reader.answers = Some(mpsc::channel().1);
     }
 }
