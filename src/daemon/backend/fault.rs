@@ -67,31 +67,7 @@ pub(in crate::daemon) enum Fault {
 impl Fault {
     /// True if the peer closed the connection.
     pub(in crate::daemon) fn is_hang_up(&self) -> bool {
-        match self {
-            Self::Closed => true,
-            Self::Io(error) => hung_up(error),
-            Self::NoHost
-            | Self::NoAddress
-            | Self::NameServerFailed
-            | Self::NoResolver
-            | Self::NameTooSlow
-            | Self::NoConnectionInTime
-            | Self::ProxyRefused(_)
-            | Self::ProxyClosed
-            | Self::ProxySilent
-            | Self::NothingThroughProxy
-            | Self::NoProxy
-            | Self::NoSocket
-            | Self::TooLate
-            | Self::Abandoned
-            | Self::NoAnswerInTime
-            | Self::ClosedInHandshake
-            | Self::Tls(_)
-            | Self::NotHttp
-            | Self::LongHead
-            | Self::EndlessHead
-            | Self::Internal => false,
-        }
+        matches!(self, Self::Closed) || matches!(self, Self::Io(error) if hung_up(error))
     }
 
     /// Whether nothing listens at the address.

@@ -324,13 +324,10 @@ impl Gateway {
             let Some(link) = self.links.get_mut(&id) else {
                 return bytes;
             };
-            let filled = match link.stage {
-                LinkStage::Closing => link.drop_rest(&mut self.buffer),
-                LinkStage::Head
-                | LinkStage::Gathering(_)
-                | LinkStage::Asked(_)
-                | LinkStage::Relaying(_)
-                | LinkStage::Answering(_) => link.fill(&mut self.buffer),
+            let filled = if matches!(link.stage, LinkStage::Closing) {
+                link.drop_rest(&mut self.buffer)
+            } else {
+                link.fill(&mut self.buffer)
             };
             match filled {
                 Filled::Bytes(count) => bytes += count,

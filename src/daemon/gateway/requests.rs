@@ -300,15 +300,12 @@ impl Gateway {
     /// Warns of an outcome that does not count. An SDK may give up after that without a word, and
     /// its job stays reserved.
     fn warn_of_refused_outcome(&mut self, route: RequestKind, error: &GatewayError<'_>) {
-        let outcome = match route {
-            RequestKind::Ack => "an ACK",
-            RequestKind::Fail => "a FAIL",
-            RequestKind::Fetch
-            | RequestKind::Heartbeat
-            | RequestKind::Register
-            | RequestKind::Deregister
-            | RequestKind::Other
-            | RequestKind::Doubtful => return,
+        let outcome = if route == RequestKind::Ack {
+            "an ACK"
+        } else if route == RequestKind::Fail {
+            "a FAIL"
+        } else {
+            return;
         };
         let (status, why) = (error.status.line(), error.message);
         self.refused_outcomes.warn(format_args!(

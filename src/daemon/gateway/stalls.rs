@@ -49,20 +49,11 @@ impl Gateway {
 
     fn give_what_is_left(&mut self, now: Moment) {
         while let Some(id) = self.body_permits.first() {
-            let request = match self.links.get_mut(&id).map(|link| &mut link.stage) {
-                Some(LinkStage::Gathering(request)) => request,
+            let stage = self.links.get_mut(&id).map(|link| &mut link.stage);
+            let Some(LinkStage::Gathering(request)) = stage else {
                 // The connection has ended meanwhile.
-                Some(
-                    LinkStage::Head
-                    | LinkStage::Asked(_)
-                    | LinkStage::Relaying(_)
-                    | LinkStage::Answering(_)
-                    | LinkStage::Closing,
-                )
-                | None => {
-                    self.body_permits.first_is_served();
-                    continue;
-                }
+                self.body_permits.first_is_served();
+                continue;
             };
             let Some(permit) = self.body_permits.permit_for_first(request.head.body) else {
                 return;
@@ -82,18 +73,16 @@ impl Gateway {
     /// Of the connections with a permit that wait for their client, the one whose time ends first,
     /// and when that is.
     fn longest_silent(&self) -> Option<(LinkId, Moment)> {
-        let ends = |link: &GatewayLink| match &link.stage {
-            LinkStage::Gathering(request) if request.permit.is_some() && !link.is_queued => {
-                let at_first = request.has_permit_since.map(|since| since.after(FIRST_BYTES_WITHIN));
-                let ends = link.heard_at.after(LONGEST_STALL);
-                Some(at_first.map_or(ends, |at_first| ends.max(at_first)))
+        let ends = |link: &GatewayLink| {
+            let LinkStage::Gathering(request) = &link.stage else {
+                return None;
+            };
+            if request.permit.is_none() || link.is_queued {
+                return None;
             }
-            LinkStage::Gathering(_)
-            | LinkStage::Head
-            | LinkStage::Asked(_)
-            | LinkStage::Relaying(_)
-            | LinkStage::Answering(_)
-            | LinkStage::Closing => None,
+            let at_first = request.has_permit_since.map(|since| since.after(FIRST_BYTES_WITHIN));
+            let ends = link.heard_at.after(LONGEST_STALL);
+            Some(at_first.map_or(ends, |at_first| ends.max(at_first)))
         };
         let holders = self.links.iter();
         let silent = holders.filter_map(|(id, link)| Some((*id, ends(link)?)));

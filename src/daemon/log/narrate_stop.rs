@@ -11,19 +11,10 @@ use ojs_wire::text::{asked_by, milliseconds, seconds};
 
 /// `a second SIGTERM, 1.2 s after the first`
 fn name(force: Force) -> String {
-    let by = match force.by {
-        Reason::Control => "`ojs-init stop`",
-        Reason::Sigterm
-        | Reason::Sigint
-        | Reason::Sigquit
-        | Reason::Sigtstp
-        | Reason::Sigcont
-        | Reason::Server
-        | Reason::Prestop
-        | Reason::Idle(_)
-        | Reason::OnceDone
-        | Reason::OnceNotDone
-        | Reason::Worker => asked_by(force.by),
+    let by = if force.by == Reason::Control {
+        "`ojs-init stop`"
+    } else {
+        asked_by(force.by)
     };
     match (force.nth, force.after) {
         (2, Some((before, after))) if before == force.by => {

@@ -52,21 +52,13 @@ pub fn in_progress(active: usize, reporting: usize) -> String {
 
 /// The side that asked for it, and its signal.
 pub fn because_of(reason: Reason) -> RecordFields {
-    let signal = match reason {
-        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
-            Some(asked_by(reason))
-        }
-        Reason::Server
-        | Reason::Control
-        | Reason::Prestop
-        | Reason::Idle(_)
-        | Reason::OnceDone
-        | Reason::OnceNotDone
-        | Reason::Worker => None,
-    };
+    let is_signal = matches!(
+        reason,
+        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont
+    );
     RecordFields::default()
         .with("reason", reason.name())
-        .with_any("signal", signal)
+        .with_any("signal", is_signal.then(|| asked_by(reason)))
 }
 
 /// Why a request failed, for a person.
