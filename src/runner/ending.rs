@@ -7,7 +7,7 @@ use log::{Level, warn};
 use ojs_values::small;
 
 use crate::config::values::enums::ExecLeftovers;
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::sink;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, ProcessMarks};
@@ -238,21 +238,23 @@ fn pids(of: impl Iterator<Item = Pid>) -> String {
 
 fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: Usage, now: Moment) {
     let outcome = outcome.name(job.cause);
-    let fields = RecordFields::of_job(&job.subject, None).with("outcome", outcome);
-    let fields = match ended {
-        Some(Ended::Exited(status)) => fields.with("exit_status", u64::from(status)),
-        Some(Ended::Signalled(signal)) => fields.with("signal", signal.to_string().as_str()),
-        None => fields,
-    };
-    let fields = fields
-        .with("duration_ms", milliseconds(job.started.elapsed(now)))
-        .with("cpu_ms", milliseconds(usage.cpu))
-        .with("max_rss_bytes", usage.max_rss_bytes);
     let how = ended.map_or_else(|| "it is not known how".to_owned(), |ended| ended.to_string());
     let message = format!(
         "process ended: {how} ({outcome}), {} ms of processor time, {} KiB of memory",
         milliseconds(usage.cpu),
         usage.max_rss_bytes / 1024
     );
-    sink::say(&LogRecord::new(Level::Info, message).about(fields));
+    let record = LogRecord::new(Level::Info, message)
+        .of_job(&job.subject, None)
+        .with("outcome", outcome);
+    let record = match ended {
+        Some(Ended::Exited(status)) => record.with("exit_status", u64::from(status)),
+        Some(Ended::Signalled(signal)) => record.with("signal", signal.to_string().as_str()),
+        None => record,
+    };
+    let record = record
+        .with("duration_ms", milliseconds(job.started.elapsed(now)))
+        .with("cpu_ms", milliseconds(usage.cpu))
+        .with("max_rss_bytes", usage.max_rss_bytes);
+    sink::say(&record);
 }

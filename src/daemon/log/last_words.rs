@@ -5,7 +5,7 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::words::{info, jobs, named, warn};
 use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, Manner, Trouble, WorkerEnd};
 use ojs_values::exit::Ended;
@@ -104,7 +104,7 @@ impl LastWords {
         let why = self.no_worker.as_deref().unwrap_or("the worker could not be started");
         LogRecord::new(Level::Error, format_args!("{why}{left}; exit status {status}"))
             .fatal()
-            .about(RecordFields::of_error("not_started", why))
+            .of_error("not_started", why)
     }
 }
 
@@ -182,8 +182,7 @@ fn fate(end: WorkerEnd, status: u8) -> String {
 
 /// The worker's process was reaped.
 pub fn worker_ended(end: WorkerEnd, manner: Manner, last_words: &LastWords) -> LogRecord {
-    let fields = how_it_ended(end, RecordFields::default());
-    match manner {
+    let record = match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
         Manner::Disorderly => warn(format_args!(
             "the worker ended, but not as it was asked to: {end}; accepted: exit status 0, 130 or 143, a status that \
@@ -194,30 +193,30 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner, last_words: &LastWords) -> L
             hint(end.ended, last_words)
         )),
         Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended, last_words))),
-    }
-    .about(fields)
+    };
+    how_it_ended(record, end)
 }
 
 /// The record of a worker that ojs-init has ended.
 pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> LogRecord {
-    error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
+    let record = error(format_args!("the worker was ended: {cause} ({end})"));
+    how_it_ended(about_cause(record, cause), end)
 }
 
-fn how_it_ended(end: WorkerEnd, fields: RecordFields) -> RecordFields {
-    let fields = match end.ended {
-        Ended::Exited(status) => fields.with("exit_status", u64::from(status)),
-        Ended::Signalled(signal) => fields.with("signal", signal.to_string().as_str()),
+fn how_it_ended(record: LogRecord, end: WorkerEnd) -> LogRecord {
+    let record = match end.ended {
+        Ended::Exited(status) => record.with("exit_status", u64::from(status)),
+        Ended::Signalled(signal) => record.with("signal", signal.to_string().as_str()),
     };
-    fields.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
+    record.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
 }
 
-/// The job that is the cause, if a job is.
-pub fn about_cause(cause: &EndCause) -> RecordFields {
-    match cause {
-        EndCause::Hung { job, .. } => RecordFields::of_job(job, None),
-        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Recycled | EndCause::Orphaned => {
-            RecordFields::default()
-        }
+/// Adds the job that is the cause, if a job is.
+pub fn about_cause(record: LogRecord, cause: &EndCause) -> LogRecord {
+    if let EndCause::Hung { job, .. } = cause {
+        record.of_job(job, None)
+    } else {
+        record
     }
 }
 

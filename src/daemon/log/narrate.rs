@@ -8,7 +8,7 @@ use log::Level;
 use crate::daemon::log::last_words::LastWords;
 use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, in_progress, info, jobs, what_follows};
 use crate::daemon::log::{narrate_link, narrate_stop, narrate_workers};
@@ -116,15 +116,14 @@ impl Narrator {
     }
 
     fn started(&self, pid: u64, worker: &WorkerId) -> LogRecord {
-        let fields = RecordFields::default()
-            .with("pid", pid)
-            .with_any("concurrency", self.concurrency.map(u64::from))
-            .with_any("queues", self.queues.as_deref());
         let most = match self.concurrency {
             Some(most) => format!("up to {} at once", jobs(most)),
             None => "as many jobs as it asks for".to_owned(),
         };
-        info(format_args!("Worker started with pid {pid}, for {most}, as {worker}")).about(fields)
+        info(format_args!("Worker started with pid {pid}, for {most}, as {worker}"))
+            .with("pid", pid)
+            .with_any("concurrency", self.concurrency.map(u64::from))
+            .with_any("queues", self.queues.as_deref())
     }
 
     /// The record about it, unless there was one like it a moment ago.
@@ -190,14 +189,16 @@ impl Narrator {
     fn summary(&self, account: &EndReport, now: Duration) -> LogRecord {
         let status = account.status.unwrap_or_default();
         let last_words = self.last_words.summary(account, self.backend_error.as_deref(), status);
-        last_words.and(|fields| self.with_totals(fields, status, now))
+        last_words
+            .with("exit_status", u64::from(status))
+            .with("total_processed", self.jobs.completed())
+            .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
     }
 
     fn state_changed(&mut self, state: WorkerState, reason: Reason) -> LogRecord {
         if state == WorkerState::Terminate {
             self.ended_by = Some(reason);
         }
-        let fields = because_of(reason).with("worker_state", worker_state(state));
         let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
             "a preStop hook came to nothing".to_owned()
         } else if let Reason::Idle(time) = reason {
@@ -205,24 +206,17 @@ impl Narrator {
         } else {
             asked_by(reason).to_owned()
         };
-        info(format_args!("{why}: {}", what_follows(state))).about(fields)
+        let record = info(format_args!("{why}: {}", what_follows(state)));
+        because_of(record, Some(reason)).with("worker_state", worker_state(state))
     }
 
     fn draining(&self, active: usize, reporting: usize, left: Duration) -> LogRecord {
-        let fields = self.ended_by.map(because_of).unwrap_or_default();
-        let fields = fields
+        let what = in_progress(active, reporting);
+        let record = info(format_args!("Worker draining, {what}; {} left", seconds(left)));
+        because_of(record, self.ended_by)
             .with("active_jobs", active)
             .with_any("reporting_jobs", (reporting > 0).then_some(reporting))
-            .with("remaining_ms", milliseconds(left));
-        let what = in_progress(active, reporting);
-        info(format_args!("Worker draining, {what}; {} left", seconds(left))).about(fields)
-    }
-
-    fn with_totals(&self, fields: RecordFields, status: u8, now: Duration) -> RecordFields {
-        fields
-            .with("exit_status", u64::from(status))
-            .with("total_processed", self.jobs.completed())
-            .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
+            .with("remaining_ms", milliseconds(left))
     }
 }
 
@@ -230,18 +224,17 @@ fn calling_note(call: &Call) -> Option<LogRecord> {
     let Call::Heartbeat { state, active, .. } = call else {
         return None;
     };
-    let fields = RecordFields::default()
+    let record = LogRecord::new(Level::Debug, "Worker heartbeat sent")
         .with("active_jobs", active.len())
         .with("worker_state", worker_state(*state));
-    Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
+    Some(record)
 }
 
 fn next_started(pid: u64) -> LogRecord {
-    let fields = RecordFields::default().with("pid", pid);
     info(format_args!(
         "the next worker was started beside the old one, with pid {pid}"
     ))
-    .about(fields)
+    .with("pid", pid)
 }
 
 #[cfg(test)]

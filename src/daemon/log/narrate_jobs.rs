@@ -8,7 +8,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::config::most_alike;
-use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
 use ojs_lifecycle::api::ids::Text;
@@ -103,7 +103,7 @@ impl JobNarrator {
             Outcome::Requeued { .. } => given_back(job, state),
             Outcome::Failed { error } => failed(job, error, state),
         };
-        note.and(|fields| fields.with_any("duration_ms", took.map(milliseconds)))
+        note.with_any("duration_ms", took.map(milliseconds))
     }
 
     /// A checkpoint of it is lost. `said` is the answer's text about that, if there was one.
@@ -186,13 +186,12 @@ impl JobNarrator {
 /// A process ended while it held these.
 fn died(death: &Death, jobs: &[Arc<Subject>]) -> LogRecord {
     let names = named(jobs.iter().map(|job| (&*job.id.0, &*job.kind)), jobs.len());
-    warn(format_args!("{death}: {names}")).about(RecordFields::default().with("active_jobs", jobs.len()))
+    warn(format_args!("{death}: {names}")).with("active_jobs", jobs.len())
 }
 
 /// The job was given to a worker.
 fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
-    let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
-    LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
+    note(Level::Debug, job, Some("active"), "Job given to the worker").with("connection", connection.0)
 }
 
 /// The backend receives no outcome of it.
@@ -261,8 +260,8 @@ fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
         "Job execution timed out{}; its handler is told to stop",
         after.unwrap_or_default()
     );
-    let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-    LogRecord::new(Level::Error, message).about(fields)
+    let record = note(Level::Error, job, Some("active"), &message);
+    record.with_any("duration_ms", elapsed.map(milliseconds))
 }
 
 /// Its own timeout has passed, and ojs-init does nothing about it.
@@ -272,8 +271,8 @@ fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
         "Job goes on although its timeout is over{}; gateway.enforce_timeouts would end its process",
         after.unwrap_or_default()
     );
-    let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-    warn(message).about(fields)
+    let record = note(Level::Warn, job, Some("active"), &message);
+    record.with_any("duration_ms", elapsed.map(milliseconds))
 }
 
 /// Nothing shows that the worker still has it, so its reservation runs out.
@@ -337,7 +336,7 @@ fn failed(job: &Subject, error: &JobError, state: Option<&str>) -> LogRecord {
     };
     let mut names = [&error.kind, &error.code].into_iter().flatten();
     let name = names.find(|name| !name.is_empty());
-    note.and(|fields| fields.error(name.map_or(DEFAULT_ERROR_CODE, |name| name), &error.message))
+    note.error(name.map_or(DEFAULT_ERROR_CODE, |name| name), &error.message)
 }
 
 fn given_back(job: &Subject, state: Option<&str>) -> LogRecord {
@@ -372,7 +371,7 @@ fn attempts(job: &Subject) -> String {
 }
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> LogRecord {
-    LogRecord::new(level, message).about(RecordFields::of_job(job, state))
+    LogRecord::new(level, message).of_job(job, state)
 }
 
 #[cfg(test)]

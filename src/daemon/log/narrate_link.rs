@@ -5,7 +5,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::narrate_outage::OutageNarrator;
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::words::{info, warn};
 use ojs_lifecycle::api::{Endpoint, FetchForm, HeartbeatForm, InPlaceOfDeaf, LinkNotice};
 use ojs_wire::text::seconds;
@@ -37,7 +37,7 @@ pub fn record(notice: &LinkNotice, outages: &mut OutageNarrator, said: Option<&s
         LinkNotice::MemoryGateOpened { taken } => info(format_args!(
             "memory gate open: {taken}% of the memory limit is taken; jobs are fetched again"
         ))
-        .about(memory_taken(*taken)),
+        .with(MEMORY_TAKEN, u64::from(*taken)),
         LinkNotice::FetchAbandoned => warn(FETCH_ABANDONED),
     }
 }
@@ -128,7 +128,7 @@ fn heartbeats_refused(words: Option<&str>) -> LogRecord {
     let message = format!(
         "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
     );
-    warn(message).about(RecordFields::of_error("refused", why))
+    warn(message).of_error("refused", why)
 }
 
 /// The backend accepts FETCHes in this form from now on.
@@ -152,9 +152,7 @@ fn memory_gate_closed(taken: u8, most: u8, reopens_at: u8) -> LogRecord {
         "memory gate closed: {taken}% of the memory limit is taken, more than {most}% (worker.memory_gate); no job is fetched \
          until it is {reopens_at}%"
     ))
-    .about(memory_taken(taken))
+    .with(MEMORY_TAKEN, u64::from(taken))
 }
 
-fn memory_taken(percent: u8) -> RecordFields {
-    RecordFields::default().with("memory_taken_percent", u64::from(percent))
-}
+const MEMORY_TAKEN: &str = "memory_taken_percent";

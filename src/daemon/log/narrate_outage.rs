@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, reason, warn};
 use ojs_lifecycle::api::{Failure, FailureClass, Outage, Subject};
@@ -57,7 +57,7 @@ impl OutageNarrator {
         self.cause = words.map(str::to_owned);
         let (kind, why) = (kind(outage.failure), reason(outage.failure));
         let cause = words.unwrap_or(why);
-        warn(format_args!("backend {}: {cause}", self.url)).about(RecordFields::of_error(kind, cause))
+        warn(format_args!("backend {}: {cause}", self.url)).of_error(kind, cause)
     }
 
     /// The outage continues, another minute later.
@@ -71,12 +71,12 @@ impl OutageNarrator {
         if !consequences.is_empty() {
             message = format!("{message}; {consequences}");
         }
-        let fields = RecordFields::of_error(kind, cause)
+        warn(message)
+            .of_error(kind, cause)
             .with("outage_ms", milliseconds(outage.lasted))
             .with("failed_requests", outage.failed)
             .with("waiting_outcomes", outage.waiting)
-            .with_any("lapses_ms", outage.lapses_in.map(milliseconds));
-        warn(message).about(fields)
+            .with_any("lapses_ms", outage.lapses_in.map(milliseconds))
     }
 
     /// The backend is there again.
@@ -84,14 +84,12 @@ impl OutageNarrator {
         self.is_away = false;
         self.cause = None;
         let failed = several(outage.failed, "request");
-        let fields = RecordFields::default()
-            .with("outage_ms", milliseconds(outage.lasted))
-            .with("failed_requests", outage.failed);
         info(format_args!(
             "the backend answers again, after {} and {failed} that failed",
             roughly(outage.lasted)
         ))
-        .about(fields)
+        .with("outage_ms", milliseconds(outage.lasted))
+        .with("failed_requests", outage.failed)
     }
 
     /// Requests failed within a minute, and the backend was reachable in between.
@@ -102,7 +100,7 @@ impl OutageNarrator {
         warn(format_args!(
             "the backend comes and goes: {requests} failed within a minute{cause}"
         ))
-        .about(RecordFields::default().with("failed_requests", failed))
+        .with("failed_requests", failed)
     }
 
     /// A request failed. `words` is the text of the answer, or the reason why there is none.
@@ -128,11 +126,11 @@ impl OutageNarrator {
         let seldom = self.failures.entry((what, kind)).or_insert(Throttle::every(EVERY));
         let due = if is_of_the_outage { None } else { seldom.is_due_at(now) };
         let (level, more) = due.map_or((Level::Debug, String::new()), |more| (level, more));
-        let fields = RecordFields::of_error(kind, why)
+        LogRecord::new(level, format_args!("{what} failed: {why}{said}{next}{more}"))
+            .of_error(kind, why)
             .naming(job)
             .with("request", what)
-            .with_any("retry_ms", retry_in.map(milliseconds));
-        LogRecord::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
+            .with_any("retry_ms", retry_in.map(milliseconds))
     }
 
     /// True if the lines about the outage cover it. The last requests of all are reported by

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::words::{because_of, info, jobs, warn};
 use ojs_lifecycle::api::{Force, Reason, StillThere};
 use ojs_wire::text::{asked_by, milliseconds, seconds};
@@ -28,27 +28,27 @@ fn name(force: Force) -> String {
 
 /// The stop phase begins.
 pub fn began(held: usize, forced: Option<Force>) -> LogRecord {
-    let (why, fields) = match forced {
-        Some(force) => (format!("forced by {}", name(force)), because_of(force.by)),
-        None => ("the grace period is over".to_owned(), RecordFields::default()),
+    let why = match forced {
+        Some(force) => format!("forced by {}", name(force)),
+        None => "the grace period is over".to_owned(),
     };
-    let fields = fields.with("active_jobs", held);
-    if held == 0 {
-        info(format_args!("stop phase: {why}")).about(fields)
+    let record = if held == 0 {
+        info(format_args!("stop phase: {why}"))
     } else {
-        warn(format_args!("stop phase: {why}, cancelling {}", jobs(held))).about(fields)
-    }
+        warn(format_args!("stop phase: {why}, cancelling {}", jobs(held)))
+    };
+    because_of(record, forced.map(|force| force.by)).with("active_jobs", held)
 }
 
 /// The stop phase runs, and an operator does not want to wait for handlers.
 pub fn grace_ended(by: Force, active: usize) -> LogRecord {
-    warn(format_args!(
+    let record = warn(format_args!(
         "stop phase: cut short by {}: no handler gets any more time, SIGKILL with {} in progress; the first stop signal \
          is enough",
         name(by),
         jobs(active)
-    ))
-    .about(because_of(by.by).with("active_jobs", active))
+    ));
+    because_of(record, Some(by.by)).with("active_jobs", active)
 }
 
 /// A stop signal ends everything at once, and no job is finished.
@@ -58,28 +58,28 @@ pub fn ending_at_once(by: Force, active: usize) -> LogRecord {
     } else {
         "shutdown.sigint or shutdown.sigquit says so"
     };
-    warn(format_args!(
+    let record = warn(format_args!(
         "ending at once because of {}, with {} in progress: what is not reported is delivered again after its \
          visibility timeout; {remedy}",
         name(by),
         jobs(active)
-    ))
-    .about(because_of(by.by).with("active_jobs", active))
+    ));
+    because_of(record, Some(by.by)).with("active_jobs", active)
 }
 
 /// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant
 /// to.
 pub fn same_request(what: Reason, after: Duration) -> LogRecord {
     let (name, after) = (asked_by(what), seconds(after));
-    if what == Reason::Sigcont {
+    let record = if what == Reason::Sigcont {
         LogRecord::new(
             Level::Debug,
             format_args!("{name}, {after} after the stop signal: part of it"),
         )
     } else {
         info(format_args!("{name} again after {after}: the same request"))
-    }
-    .about(because_of(what))
+    };
+    because_of(record, Some(what))
 }
 
 /// ojs-init stops waiting for processes that got SIGKILL.
@@ -101,17 +101,17 @@ pub fn kill_gave_up(why: StillThere, held: usize) -> LogRecord {
             seconds(late)
         ),
     };
-    LogRecord::new(Level::Error, message).about(RecordFields::default().with("active_jobs", held))
+    LogRecord::new(Level::Error, message).with("active_jobs", held)
 }
 
 /// A signal or request changes nothing.
 pub fn stayed(what: Reason, why: &str) -> LogRecord {
-    info(format_args!("{}: nothing changes: {why}", asked_by(what))).about(because_of(what))
+    let record = info(format_args!("{}: nothing changes: {why}", asked_by(what)));
+    because_of(record, Some(what))
 }
 
 /// A preStop hook ran.
 pub fn prestop_ran(left: Option<Duration>) -> LogRecord {
-    let fields = RecordFields::default().with_any("remaining_ms", left.map(milliseconds));
     match left {
         Some(left) => info(format_args!(
             "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
@@ -119,13 +119,12 @@ pub fn prestop_ran(left: Option<Duration>) -> LogRecord {
         )),
         None => info("a preStop hook ran: the orchestrator's clock runs"),
     }
-    .about(fields)
+    .with_any("remaining_ms", left.map(milliseconds))
 }
 
 /// A preStop hook was not followed by a SIGTERM.
 pub fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
     const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
-    let fields = RecordFields::default().with_any("remaining_ms", later.map(milliseconds));
     match later {
         Some(left) => warn(format_args!(
             "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
@@ -133,7 +132,7 @@ pub fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
         )),
         None => warn(format_args!("{LAPSED}: going on without its clock")),
     }
-    .about(fields)
+    .with_any("remaining_ms", later.map(milliseconds))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::LogFormat;
-use crate::daemon::log::record::Record;
 use ojs_lifecycle::api::{
     CancelReason, CapacityNews, DropCause, EndCause, EndReport, EndedBy, Endpoint, Failure, FetchForm, HeartbeatForm,
     HolderId, InPlaceOfDeaf, JobError, JobId, Manner, Outage, Outcome, ProcessId, ShutdownCounts, Subject, WorkerEnd,
@@ -93,14 +92,7 @@ impl Row {
 
 /// The record as a program reads it.
 pub(super) fn read(note: &LogRecord) -> Value {
-    let record = Record {
-        at: jiff::Timestamp::UNIX_EPOCH,
-        severity: note.severity(),
-        message: &note.message,
-        fields: &note.fields,
-        worker: None,
-    };
-    serde_json::from_str(&record.line(LogFormat::Json)).unwrap()
+    serde_json::from_str(&note.line(LogFormat::Json, jiff::Timestamp::UNIX_EPOCH, None)).unwrap()
 }
 
 pub(super) fn narrator() -> Narrator {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::last_words::{LastWords, about_cause, worker_ended, worker_was_ended};
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::words::{info, jobs, warn};
 use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, RecycleReason, Text, WorkerNotice};
 use ojs_values::text::clipped;
@@ -60,63 +60,57 @@ fn killing(held: usize) -> LogRecord {
          gave none; handlers have to end on a cancel, programs on SIGTERM",
         jobs(held)
     ))
-    .about(RecordFields::default().with("active_jobs", held))
+    .with("active_jobs", held)
 }
 
 fn descendants_left(left: Duration) -> LogRecord {
-    let fields = RecordFields::default().with("remaining_ms", milliseconds(left));
     info(format_args!(
         "the worker left processes behind: they have {} to end",
         seconds(left)
     ))
-    .about(fields)
+    .with("remaining_ms", milliseconds(left))
 }
 
 fn recycling(reason: RecycleReason, held: usize, grace: Duration) -> LogRecord {
-    let fields = RecordFields::default().with("reason", reason.word());
-    let fields = fields
-        .with("active_jobs", held)
-        .with("remaining_ms", milliseconds(grace));
     info(format_args!(
         "recycling the worker, because {reason}: it holds {}, gets no more jobs and starts again when they are done, or after {} (shutdown.grace_period)",
         jobs(held),
         seconds(grace)
     ))
-    .about(fields)
+    .with("reason", reason.word())
+    .with("active_jobs", held)
+    .with("remaining_ms", milliseconds(grace))
 }
 
 fn next_not_ready(pause: Duration) -> LogRecord {
-    let fields = RecordFields::default().with("retry_ms", milliseconds(pause));
     warn(format_args!(
         "the next worker ended before it said ready, so the old one goes on; another attempt in {}",
         seconds(pause)
     ))
-    .about(fields)
+    .with("retry_ms", milliseconds(pause))
 }
 
 fn recycled(reason: RecycleReason, took: Duration) -> LogRecord {
-    let fields = RecordFields::default().with("reason", reason.word());
     info(format_args!("the worker was recycled in {}", seconds(took)))
-        .about(fields.with("duration_ms", milliseconds(took)))
+        .with("reason", reason.word())
+        .with("duration_ms", milliseconds(took))
 }
 
 fn restart_in(pause: Duration) -> LogRecord {
-    let fields = RecordFields::default().with("retry_ms", milliseconds(pause));
-    warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
+    warn(format_args!("starting the worker again in {}", seconds(pause))).with("retry_ms", milliseconds(pause))
 }
 
 fn ready(connection: HolderId, concurrency: u32, client: Option<&Text>) -> LogRecord {
     let client = client.map_or("unnamed client", |client| client);
     let client: String = client.chars().take(CLIENT_CHARS).collect();
-    let fields = RecordFields::default()
-        .with("connection", connection.0)
-        .with("concurrency", u64::from(concurrency))
-        .with("client", client.as_str());
     let takes = match concurrency {
         0 => "takes no more jobs".to_owned(),
         most => format!("takes up to {}", jobs(most)),
     };
-    info(format_args!("connection {connection} ({client}) {takes}")).about(fields)
+    info(format_args!("connection {connection} ({client}) {takes}"))
+        .with("connection", connection.0)
+        .with("concurrency", u64::from(concurrency))
+        .with("client", client.as_str())
 }
 
 fn capacity(news: CapacityNews) -> LogRecord {
@@ -135,31 +129,32 @@ fn capacity(news: CapacityNews) -> LogRecord {
             warn(format_args!(
                 "connection {connection} of process {process}{more} closed: {takes} of {most} jobs can be taken now"
             ))
-            .about(RecordFields::default().with("connection", connection.0).with("capacity", takes))
+            .with("connection", connection.0)
+            .with("capacity", takes)
         }
         CapacityNews::Lost { takes, most, .. } => info(format_args!(
             "the worker asks for fewer jobs: {takes} of {most} can be taken now"
         ))
-        .about(RecordFields::default().with("capacity", takes)),
+        .with("capacity", takes),
         CapacityNews::Gained { takes, most } => {
-            info(format_args!("{takes} of {most} jobs can be taken now")).about(RecordFields::default().with("capacity", takes))
+            info(format_args!("{takes} of {most} jobs can be taken now")).with("capacity", takes)
         }
         CapacityNews::Differs { takes, allowed } if takes < u64::from(allowed) => warn(format_args!(
             "the worker takes {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes}, or let the worker take more",
             jobs(takes)
         ))
-        .about(RecordFields::default().with("capacity", takes)),
+        .with("capacity", takes),
         CapacityNews::TooManyAskedFor { asked, allowed } => warn(format_args!(
             "the worker asks for {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed} and it gets no more: set it to {asked}, or \
              leave it out",
             jobs(asked)
         ))
-        .about(RecordFields::default().with("capacity", asked)),
+        .with("capacity", asked),
         CapacityNews::Differs { takes, allowed } => warn(format_args!(
             "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
             jobs(takes)
         ))
-        .about(RecordFields::default().with("capacity", takes)),
+        .with("capacity", takes),
     }
 }
 
@@ -180,10 +175,11 @@ fn queues_refused(queues: &[Text]) -> LogRecord {
 }
 
 fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogRecord {
-    let fields = about_cause(cause).with("pid", process.pid()).with("active_jobs", held);
-    warn(format_args!(
+    let record = warn(format_args!(
         "ending process {process}, which holds {}: {cause}",
         jobs(held)
-    ))
-    .about(fields)
+    ));
+    about_cause(record, cause)
+        .with("pid", process.pid())
+        .with("active_jobs", held)
 }

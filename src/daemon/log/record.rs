@@ -41,47 +41,12 @@ const ATTRIBUTE_BYTES: usize = 200;
 /// Most bytes of all attributes together. One that has no room is left out.
 const ATTRIBUTES_BYTES: usize = 500;
 
-/// How bad it is. The log crate has no word for the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// One of the usual levels.
-    Usual(Level),
-    Fatal,
-}
-
-impl Severity {
-    /// Its name in a record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fatal => "FATAL",
-            Self::Usual(Level::Error) => "ERROR",
-            Self::Usual(Level::Warn) => "WARN",
-            Self::Usual(Level::Info) => "INFO",
-            Self::Usual(Level::Debug) => "DEBUG",
-            Self::Usual(Level::Trace) => "TRACE",
-        }
-    }
-
-    /// OJS logging 5.4: the numbers are OpenTelemetry's.
-    fn number(self) -> u8 {
-        match self {
-            Self::Fatal => 21,
-            Self::Usual(Level::Error) => 17,
-            Self::Usual(Level::Warn) => 13,
-            Self::Usual(Level::Info) => 9,
-            Self::Usual(Level::Debug) => 5,
-            Self::Usual(Level::Trace) => 1,
-        }
-    }
-}
-
 /// The subject of a record (OJS logging 6).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Category {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Category {
     /// The way of a job.
     Lifecycle,
     /// All other facts about the worker and ojs-init.
-    #[default]
     Worker,
     /// A failure of something other than a job.
     Error,
@@ -152,9 +117,13 @@ impl From<usize> for Attribute {
     }
 }
 
-/// The fields of a record besides its message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecordFields {
+/// A record that one place builds and another writes: its level, its message and its fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRecord {
+    pub level: Level,
+    pub message: String,
+    /// ojs-init cannot continue: worse than any level.
+    is_fatal: bool,
     category: Category,
     job: Option<RecordAbout>,
     error: Option<(String, String)>,
@@ -162,51 +131,52 @@ pub struct RecordFields {
     attributes: Vec<(&'static str, Attribute)>,
 }
 
-impl RecordFields {
-    /// About a job, which is in this state now (OJS core's words), or is about to be.
-    pub fn of_job(job: &Subject, state: Option<&'static str>) -> Self {
+impl LogRecord {
+    /// About the worker or ojs-init.
+    pub fn new(level: Level, message: impl fmt::Display) -> Self {
         Self {
-            category: Category::Lifecycle,
-            job: Some(RecordAbout::new(job, state)),
-            ..Self::default()
+            level,
+            message: message.to_string(),
+            is_fatal: false,
+            category: Category::Worker,
+            job: None,
+            error: None,
+            is_error_in_the_message: false,
+            attributes: Vec::new(),
         }
     }
 
-    /// Names a job that it is about, too, if there is one.
+    /// Marks a record after which ojs-init cannot continue.
+    pub fn fatal(mut self) -> Self {
+        self.is_fatal = true;
+        self.category = Category::Error;
+        self
+    }
+
+    /// About a job, which is in this state now (OJS core's words), or is about to be.
+    pub fn of_job(mut self, job: &Subject, state: Option<&'static str>) -> Self {
+        self.category = Category::Lifecycle;
+        self.job = Some(RecordAbout::new(job, state));
+        self
+    }
+
+    /// Names a job that the record is about, too, if there is one.
     pub fn naming(mut self, job: Option<&Subject>) -> Self {
         self.job = job.map(|job| RecordAbout::new(job, None));
         self
     }
 
-    /// Fields of this category, still empty.
-    pub fn of(category: Category) -> Self {
-        Self {
-            category,
-            ..Self::default()
-        }
+    /// About a failure whose reason is also in the message.
+    pub fn of_error(mut self, kind: &str, message: &str) -> Self {
+        self.category = Category::Error;
+        self.is_error_in_the_message = true;
+        self.error(kind, message)
     }
 
-    /// Fields of a failure whose reason is also in the record's message.
-    pub fn of_error(kind: &str, message: &str) -> Self {
-        Self {
-            is_error_in_the_message: true,
-            ..Self::of(Category::Error).error(kind, message)
-        }
-    }
-
-    /// Adds the error: its kind in a word, and a text for a person that the record's message lacks.
+    /// Adds the error: its kind in a word, and a text for a person that the message lacks.
     pub fn error(mut self, kind: &str, message: &str) -> Self {
         self.error = Some((clipped(kind, ERROR_TYPE_BYTES), clipped(message, ERROR_MESSAGE_BYTES)));
         self
-    }
-
-    /// The duration of the job, for a person.
-    fn duration(&self) -> Option<String> {
-        let is_it = |(name, _): &&(&str, Attribute)| *name == "duration_ms";
-        match self.attributes.iter().find(is_it) {
-            Some((_, Attribute::Number(milliseconds))) => Some(seconds(Duration::from_millis(*milliseconds))),
-            Some((_, Attribute::Text(_))) | None => None,
-        }
     }
 
     /// Adds an attribute.
@@ -222,38 +192,47 @@ impl RecordFields {
             None => self,
         }
     }
-}
 
-/// All parts of a record.
-#[derive(Debug, Clone, Copy)]
-pub struct Record<'a> {
-    pub at: jiff::Timestamp,
-    pub severity: Severity,
-    /// The message, for a person.
-    pub message: &'a str,
-    pub fields: &'a RecordFields,
-    /// The present incarnation's name, if there was one yet.
-    pub worker: Option<&'a str>,
-}
+    /// The duration of the job, for a person.
+    fn duration(&self) -> Option<String> {
+        let is_it = |(name, _): &&(&str, Attribute)| *name == "duration_ms";
+        match self.attributes.iter().find(is_it) {
+            Some((_, Attribute::Number(milliseconds))) => Some(seconds(Duration::from_millis(*milliseconds))),
+            Some((_, Attribute::Text(_))) | None => None,
+        }
+    }
 
-impl Record<'_> {
-    /// One line, its end included.
-    pub fn line(&self, format: LogFormat) -> String {
+    /// The name and the number of its severity (OJS logging 5.4): the numbers are OpenTelemetry's.
+    fn severity(&self) -> (&'static str, u64) {
+        if self.is_fatal {
+            return ("FATAL", 21);
+        }
+        match self.level {
+            Level::Error => ("ERROR", 17),
+            Level::Warn => ("WARN", 13),
+            Level::Info => ("INFO", 9),
+            Level::Debug => ("DEBUG", 5),
+            Level::Trace => ("TRACE", 1),
+        }
+    }
+
+    /// One line, its end included. `worker`: the present incarnation's name, if there was one yet.
+    pub fn line(&self, format: LogFormat, at: jiff::Timestamp, worker: Option<&str>) -> String {
         match format {
-            LogFormat::Text => self.text(),
-            LogFormat::Json => self.json(),
+            LogFormat::Text => self.text(at),
+            LogFormat::Json => self.json(at, worker),
         }
     }
 
     /// `12:34:56.789Z ojs-init: warn: message`, and the job and its error, which the message does
     /// not name.
-    fn text(&self) -> String {
-        let severity = self.severity.name().to_ascii_lowercase();
-        let moment = format!("{:.3}", self.at);
+    fn text(&self, at: jiff::Timestamp) -> String {
+        let severity = self.severity().0.to_ascii_lowercase();
+        let moment = format!("{at:.3}");
         let time = moment.split_once('T').map_or(moment.as_str(), |(_, time)| time);
-        let mut said = self.message.to_owned();
-        if let Some((kind, message)) = &self.fields.error
-            && !self.fields.is_error_in_the_message
+        let mut said = self.message.clone();
+        if let Some((kind, message)) = &self.error
+            && !self.is_error_in_the_message
         {
             let separator = if kind.is_empty() || message.is_empty() {
                 ""
@@ -263,7 +242,7 @@ impl Record<'_> {
             // Writing to a text cannot fail.
             let _ = write!(said, ": {kind}{separator}{message}");
         }
-        if let Some(job) = &self.fields.job {
+        if let Some(job) = &self.job {
             let _ = write!(said, " [job {}", clipped(&job.id, NAME_BYTES));
             if !job.kind.is_empty() {
                 let _ = write!(said, ", {}", clipped(&job.kind, NAME_BYTES));
@@ -271,7 +250,7 @@ impl Record<'_> {
             if let Some(attempt) = job.attempt {
                 let _ = write!(said, ", attempt {attempt}");
             }
-            if let Some(took) = self.fields.duration() {
+            if let Some(took) = self.duration() {
                 let _ = write!(said, ", took {took}");
             }
             said.push(']');
@@ -281,27 +260,28 @@ impl Record<'_> {
 
     /// By hand, because a record has a limit in bytes, and so has each text in it; and piece by
     /// piece, because a record is written for each job.
-    fn json(&self) -> String {
+    fn json(&self, at: jiff::Timestamp, worker: Option<&str>) -> String {
+        let (severity, number) = self.severity();
         let mut line = String::with_capacity(USUAL_RECORD_BYTES);
         // Writing to a text cannot fail.
-        let _ = write!(line, r#"{{"timestamp":"{:.3}","severity":""#, self.at);
-        line.push_str(self.severity.name());
+        let _ = write!(line, r#"{{"timestamp":"{at:.3}","severity":""#);
+        line.push_str(severity);
         line.push_str(r#"","severity_number":"#);
-        push_number(&mut line, self.severity.number().into());
+        push_number(&mut line, number);
         line.push_str(r#","message":"#);
-        quote(&mut line, self.message, MESSAGE_BYTES);
+        quote(&mut line, &self.message, MESSAGE_BYTES);
         line.push_str(r#","category":""#);
-        line.push_str(self.fields.category.name());
+        line.push_str(self.category.name());
         line.push_str(r#"","component":"worker""#);
-        self.put_ojs(&mut line);
-        if let Some(trace) = self.fields.job.as_ref().and_then(|job| job.trace) {
+        self.put_ojs(&mut line, worker);
+        if let Some(trace) = self.job.as_ref().and_then(|job| job.trace) {
             let (trace, span) = (trace.trace, trace.span);
             let _ = write!(
                 line,
                 r#","trace":{{"trace_id":"{trace:032x}","span_id":"{span:016x}"}}"#
             );
         }
-        if let Some((kind, message)) = &self.fields.error {
+        if let Some((kind, message)) = &self.error {
             line.push_str(r#","error":{"type":"#);
             quote(&mut line, kind, ERROR_TYPE_BYTES);
             line.push_str(r#","message":"#);
@@ -313,9 +293,9 @@ impl Record<'_> {
         line
     }
 
-    fn put_ojs(&self, line: &mut String) {
+    fn put_ojs(&self, line: &mut String, worker: Option<&str>) {
         let mut object = Members::begin("ojs", line);
-        if let Some(job) = &self.fields.job {
+        if let Some(job) = &self.job {
             object.text("job_id", &job.id, NAME_BYTES);
             for (name, text) in [("job_type", &job.kind), ("queue", &job.queue)] {
                 if !text.is_empty() {
@@ -329,7 +309,7 @@ impl Record<'_> {
                 object.text("state", state, NAME_BYTES);
             }
         }
-        if let Some(worker) = self.worker {
+        if let Some(worker) = worker {
             object.text("worker_id", worker, NAME_BYTES);
         }
         object.end();
@@ -337,7 +317,7 @@ impl Record<'_> {
 
     fn put_attributes(&self, line: &mut String) {
         let mut object = Members::begin("attributes", line);
-        for (name, value) in &self.fields.attributes {
+        for (name, value) in &self.attributes {
             let before = object.length();
             match value {
                 Attribute::Text(text) => object.text(name, text, ATTRIBUTE_BYTES),
@@ -373,55 +353,6 @@ fn printable(text: &str) -> String {
 
 /// Most bytes of a line's text.
 const TEXT_BYTES: usize = RECORD_BYTES - 64;
-
-/// A record that one place builds and another writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogRecord {
-    pub level: Level,
-    pub message: String,
-    pub fields: RecordFields,
-    /// ojs-init cannot continue: worse than any level.
-    pub is_fatal: bool,
-}
-
-impl LogRecord {
-    /// About the worker or ourselves.
-    pub fn new(level: Level, message: impl fmt::Display) -> Self {
-        Self {
-            level,
-            message: message.to_string(),
-            fields: RecordFields::default(),
-            is_fatal: false,
-        }
-    }
-
-    /// Marks a record after which ojs-init cannot continue.
-    pub fn fatal(mut self) -> Self {
-        self.is_fatal = true;
-        self
-    }
-
-    /// How bad it is.
-    pub fn severity(&self) -> Severity {
-        if self.is_fatal {
-            Severity::Fatal
-        } else {
-            Severity::Usual(self.level)
-        }
-    }
-
-    /// Replaces the fields.
-    pub fn about(mut self, fields: RecordFields) -> Self {
-        self.fields = fields;
-        self
-    }
-
-    /// Changes its fields with `add`.
-    pub fn and(mut self, add: impl FnOnce(RecordFields) -> RecordFields) -> Self {
-        self.fields = add(self.fields);
-        self
-    }
-}
 
 #[cfg(test)]
 #[path = "record_tests.rs"]

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 
 use crate::config::{LOG_PARTS, LogFormat, LogLevels};
 use crate::daemon::log::job_line;
-use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Severity};
+use crate::daemon::log::record::LogRecord;
 use ojs_os::{clock, stdio, threads};
 use ojs_wire::text::several;
 
@@ -101,7 +101,7 @@ pub fn format(configured: Option<LogFormat>) -> LogFormat {
 /// Writes a record that was put together elsewhere, if its level is wanted.
 pub fn say(note: &LogRecord) {
     if let Some(sink) = LOG.get().filter(|sink| note.level <= sink.level) {
-        sink.add(sink.line(note.severity(), &note.message, &note.fields), note.level);
+        sink.add(sink.line(note), note.level);
     }
 }
 
@@ -128,8 +128,8 @@ pub fn set_worker(worker: &str) {
 
 /// A fatal error as a line of the log. None before there is a log.
 pub fn fatal(message: &str) -> Option<String> {
-    let fields = RecordFields::of(Category::Error);
-    LOG.get().map(|sink| sink.line(Severity::Fatal, message, &fields))
+    LOG.get()
+        .map(|sink| sink.line(&LogRecord::new(Level::Error, message).fatal()))
 }
 
 impl LogHandle {
@@ -280,7 +280,10 @@ impl log::Log for Macros {
 
     fn log(&self, record: &log::Record<'_>) {
         if let Some(sink) = LOG.get().filter(|sink| sink.wants(record.metadata())) {
-            sink.say(record.level(), &record.args().to_string(), &RecordFields::default());
+            sink.add(
+                sink.line(&LogRecord::new(record.level(), record.args())),
+                record.level(),
+            );
         }
     }
 
@@ -322,7 +325,7 @@ impl Sink {
         has_room
     }
 
-    fn line(&self, severity: Severity, message: &str, fields: &RecordFields) -> String {
+    fn line(&self, record: &LogRecord) -> String {
         // The lock is not waited for, because this record may report a panic of the thread that
         // holds it.
         let worker = match self.worker.try_read() {
@@ -330,18 +333,7 @@ impl Sink {
             Err(TryLockError::Poisoned(worker)) => worker.into_inner().clone(),
             Err(TryLockError::WouldBlock) => None,
         };
-        let record = Record {
-            at: clock::wall(),
-            severity,
-            message,
-            fields,
-            worker: worker.as_deref(),
-        };
-        record.line(self.format)
-    }
-
-    fn say(&'static self, level: Level, message: &str, fields: &RecordFields) {
-        self.add(self.line(Severity::Usual(level), message, fields), level);
+        record.line(self.format, clock::wall(), worker.as_deref())
     }
 
     fn add(&'static self, line: String, level: Level) {
@@ -441,8 +433,8 @@ impl Sink {
                 format!("{records} dropped: standard error cannot be written: {error}")
             }
         };
-        let fields = RecordFields::default().with("dropped", dropped.records);
-        self.line(Severity::Usual(Level::Warn), &message, &fields)
+        let record = LogRecord::new(Level::Warn, message).with("dropped", dropped.records);
+        self.line(&record)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES};
 use ojs_lifecycle::api::{Failure, Reason, WorkerState};
 use ojs_values::text::clipped;
 use ojs_wire::text::{asked_by, several};
@@ -50,13 +50,14 @@ pub fn in_progress(active: usize, reporting: usize) -> String {
     }
 }
 
-/// The side that asked for it, and its signal.
-pub fn because_of(reason: Reason) -> RecordFields {
+/// Adds the side that asked for it, and its signal, if a side did.
+pub fn because_of(record: LogRecord, reason: Option<Reason>) -> LogRecord {
+    let Some(reason) = reason else { return record };
     let is_signal = matches!(
         reason,
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont
     );
-    RecordFields::default()
+    record
         .with("reason", reason.name())
         .with_any("signal", is_signal.then(|| asked_by(reason)))
 }

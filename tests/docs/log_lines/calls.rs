@@ -46,7 +46,7 @@ const NO_CALLS: [&str; 2] = ["fn ", "//"];
 const SUBCOMMANDS: &str = "src/commands/";
 
 /// Functions with such a call and without a text: they pass on what others made.
-const WITHOUT_TEXTS: [(&str, &str); 27] = [
+const WITHOUT_TEXTS: [(&str, &str); 26] = [
     ("src/config/load.rs", "load_paths"),
     ("src/config/settings.rs", "offer"),
     ("src/daemon/acceptor.rs", "is_short_of"),
@@ -59,8 +59,7 @@ const WITHOUT_TEXTS: [(&str, &str); 27] = [
     ("src/daemon/gateway/mod.rs", "new"),
     ("src/daemon/log/last_words.rs", "error"),
     ("src/daemon/log/narrate_jobs.rs", "died"),
-    ("src/daemon/log/record.rs", "name"),
-    ("src/daemon/log/record.rs", "number"),
+    ("src/daemon/log/sink.rs", "fatal"),
     ("src/daemon/log/termination.rs", "open"),
     ("src/daemon/log/throttle.rs", "warn"),
     ("src/daemon/log/words.rs", "warn"),
