@@ -263,7 +263,7 @@ impl EventLoop {
                 // Asked each time, below.
                 TokenOwner::BackendThreads => {}
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
-                TokenOwner::Tunnel(slot) => self.backend.tunnel_is_ready(slot, event),
+                TokenOwner::Tunnel(slot) => self.backend.tunnels.is_ready(slot, event),
                 TokenOwner::Collector(slot) => {
                     self.traces.iter_mut().for_each(|traces| traces.is_ready(slot, event));
                 }

@@ -83,7 +83,7 @@ impl TunnelRig {
     pub fn open(&mut self, request: TunnelRequest) -> u64 {
         self.opened += 1;
         let now = Moment::new(clock::monotonic());
-        self.backend.open_tunnel(TunnelId(self.opened), request, now);
+        self.backend.tunnels.open(TunnelId(self.opened), request, now);
         self.passed.insert(self.opened, Passed::default());
         self.opened
     }
@@ -91,7 +91,7 @@ impl TunnelRig {
     /// Its client is gone.
     pub fn abandon(&mut self, id: u64) {
         let now = Moment::new(clock::monotonic());
-        self.backend.abandon_tunnel(TunnelId(id), now);
+        self.backend.tunnels.abandon(TunnelId(id), now);
     }
 
     /// A request of our own beside them.
@@ -112,7 +112,7 @@ impl TunnelRig {
         for event in &events {
             let owner = TokenOwner::of(event.token());
             if let TokenOwner::Tunnel(slot) = owner {
-                self.backend.tunnel_is_ready(slot, event);
+                self.backend.tunnels.is_ready(slot, event);
             } else if let TokenOwner::Backend(slot) = owner {
                 self.backend.is_ready(slot, event);
             }
@@ -124,7 +124,7 @@ impl TunnelRig {
                 replies.push(reply);
             }
         });
-        while let Some((TunnelId(id), news)) = self.backend.tunnel_news() {
+        while let Some((TunnelId(id), news)) = self.backend.tunnels.next_news() {
             let passed = self.passed.get_mut(&id).unwrap();
             assert!(passed.end.is_none(), "{news:?} after {:?}", passed.end);
             match news {
@@ -135,12 +135,12 @@ impl TunnelRig {
             }
         }
         for (id, passed) in &mut self.passed {
-            let body = self.backend.tunnel_body(TunnelId(*id));
+            let body = self.backend.tunnels.body(TunnelId(*id));
             assert!(body.len() <= MOST_WAITING_BYTES, "{} bytes wait", body.len());
             if self.takes && !body.is_empty() {
                 passed.body.extend_from_slice(body);
                 let count = body.len();
-                if self.backend.tunnel_took(TunnelId(*id), count) {
+                if self.backend.tunnels.took(TunnelId(*id), count) {
                     passed.end = Some(TunnelNews::Done);
                 }
             }
@@ -182,11 +182,11 @@ impl TunnelRig {
             if rig.passed[&id].end.is_some() {
                 return true;
             }
-            let taken = rig.backend.tunnel_offer(TunnelId(id), body);
+            let taken = rig.backend.tunnels.offer(TunnelId(id), body);
             *body = &body[taken..];
             body.is_empty()
         });
-        self.backend.tunnel_body_done(TunnelId(id));
+        self.backend.tunnels.body_done(TunnelId(id));
     }
 }
 

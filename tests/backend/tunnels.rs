@@ -154,7 +154,7 @@ fn a_large_body_passes_in_both_directions_at_once_and_never_is_in_memory() {
     let (mut offered, mut came) = (0, 0);
     rig.until(|rig| {
         let rest = piece.len().min(MUCH - offered);
-        offered += rig.backend.tunnel_offer(TunnelId(id), &piece[..rest]);
+        offered += rig.backend.tunnels.offer(TunnelId(id), &piece[..rest]);
         came += std::mem::take(&mut rig.passed.get_mut(&id).unwrap().body).len();
         rig.passed[&id].end.is_some()
     });
@@ -181,7 +181,7 @@ fn who_does_not_take_the_answer_holds_up_the_backend_and_who_does_not_take_the_r
     let piece = vec![b'x'; 1 << 20];
     let (mut offered, mut quiet_since) = (0_u64, (0, wait::now()));
     rig.until(|rig| {
-        let taken = rig.backend.tunnel_offer(TunnelId(id), &piece) as u64;
+        let taken = rig.backend.tunnels.offer(TunnelId(id), &piece) as u64;
         offered += taken;
         let now = offered + written.load(Ordering::SeqCst);
         if now > quiet_since.0 {
@@ -335,9 +335,9 @@ fn a_body_that_is_shorter_than_it_said_is_told_and_its_connection_reset() {
     assert_eq!(passed.failure(), Some(TunnelFailureKind::NotWhole));
     let id = rig.open(request("POST", "/", TunnelBody::Length(10)));
     rig.until(|_| server.accepted() > 0);
-    rig.backend.tunnel_offer(TunnelId(id), b"12345");
+    rig.backend.tunnels.offer(TunnelId(id), b"12345");
     rig.until_time(wait::now() + Duration::from_millis(50));
-    rig.backend.tunnel_body_done(TunnelId(id));
+    rig.backend.tunnels.body_done(TunnelId(id));
     assert!(rig.end_of(id).failure().is_some());
     assert_eq!(
         seen.recv_timeout(PATIENCE).unwrap(),
@@ -363,14 +363,14 @@ fn a_client_that_goes_resets_the_connection_and_nothing_more_is_told() {
     let mut rig = TunnelRig::of(&server);
     let id = rig.open(get("/"));
     rig.until(|rig| rig.passed[&id].body == b"some");
-    rig.backend.close_tunnel(TunnelId(id));
+    rig.backend.tunnels.close(TunnelId(id));
     assert_eq!(
         seen.recv_timeout(PATIENCE).unwrap(),
         Some(io::ErrorKind::ConnectionReset)
     );
     rig.until_time(wait::now() + Duration::from_millis(50));
     assert_eq!(rig.passed[&id].end, None);
-    assert!(rig.backend.tunnel_body(TunnelId(id)).is_empty());
+    assert!(rig.backend.tunnels.body(TunnelId(id)).is_empty());
 }
 
 /// Serves one request on its first connection and then closes it, and all on those that follow.
@@ -458,7 +458,7 @@ fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_he
     rig.until(|rig| !rig.replies.is_empty());
     assert!(matches!(rig.replies[..], [Reply::HeartbeatOk { .. }]));
     assert!(waiting.iter().all(|id| rig.passed[id].head.is_none()), "they wait");
-    rig.backend.close_tunnel(TunnelId(hanging[0]));
+    rig.backend.tunnels.close(TunnelId(hanging[0]));
     for id in waiting {
         assert_eq!(rig.end_of(id).failure(), None);
     }
@@ -470,8 +470,8 @@ fn what_waits_for_its_turn_takes_nothing_of_its_body_and_all_of_it_when_it_has_c
     let mut rig = TunnelRig::of(&server);
     let hanging = [0; MOST_TUNNELS].map(|_| rig.open(request("POST", "/hangs", TunnelBody::None)));
     let waiting = rig.open(request("POST", "/", TunnelBody::Length(5)));
-    assert_eq!(rig.backend.tunnel_offer(TunnelId(waiting), b"12345"), 0);
-    rig.backend.close_tunnel(TunnelId(hanging[0]));
+    assert_eq!(rig.backend.tunnels.offer(TunnelId(waiting), b"12345"), 0);
+    rig.backend.tunnels.close(TunnelId(hanging[0]));
     rig.until(|rig| rig.passed[&waiting].has_room);
     rig.offer_all(waiting, &mut b"12345".as_slice());
     assert_eq!(rig.end_of(waiting).failure(), None);

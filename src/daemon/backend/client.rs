@@ -112,7 +112,7 @@ pub struct Backend {
     pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
     pub(in crate::daemon::backend) idle_limits: IdleLimits,
     /// Requests of the gateway's clients.
-    pub(in crate::daemon::backend) tunnels: Tunnels,
+    pub tunnels: Tunnels,
     /// Requests that have their turn.
     pub(in crate::daemon::backend) ready: VecDeque<CallId>,
     /// Connections that have their turn.

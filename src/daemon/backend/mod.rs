@@ -12,7 +12,7 @@
 //! | what does an answer mean? | `outcome`, `fault`; a backend that stops: `leaving`, `idle_limits` |
 //! | event streams | `stream`, `open_stream` |
 //! | TLS and the token | `tls`, `tls_session`, `trust`, `tls_words`; `token`, `token_reader`, `small_file` |
-//! | tunnels | `tunnels`, `tunnel`, `tunnel_steps`, `tunnel_face` |
+//! | tunnels | `tunnels`, `tunnel`, `tunnel_steps` |
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle::api`, `lifecycle::timers`,
 //! `daemon::tokens` and `daemon::log`; it does not know the loop. Start with `client`, then
@@ -49,6 +49,5 @@ pub(super) mod token;
 pub(super) mod token_reader;
 pub(super) mod trust;
 pub mod tunnel;
-pub(super) mod tunnel_face;
 pub(super) mod tunnel_steps;
 pub mod tunnels;

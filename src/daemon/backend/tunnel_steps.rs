@@ -2,8 +2,10 @@
 //! keeping of the connection.
 
 use crate::daemon::backend::answer::Received;
+use crate::daemon::backend::client::{Backend, BackendTurn, Parts};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
+use crate::daemon::backend::reach::Sign;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelStage, TunnelStep};
 use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels, too_many_streams};
 use ojs_lifecycle::api::Lane;
@@ -133,5 +135,19 @@ impl Tunnels {
             TunnelStage::Reaching | TunnelStage::Answered => {}
         }
         self.uncount(&tunnel);
+    }
+}
+
+impl Backend {
+    /// The tunnels have their turn.
+    pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
+        let now = turn.now;
+        let Parts {
+            tunnels, outcomes, way, ..
+        } = self.parts(turn);
+        tunnels.turn(&mut TunnelTurn { way, outcomes });
+        // A kept connection that ends is compared only with those of ojs-init's own requests.
+        self.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
+        self.heed_signs(now);
     }
 }

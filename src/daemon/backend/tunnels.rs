@@ -80,7 +80,7 @@ pub(in crate::daemon) struct TunnelTurn<'a> {
 }
 
 /// All of them.
-pub(in crate::daemon) struct Tunnels {
+pub struct Tunnels {
     pub(in crate::daemon::backend) own: OwnLines,
     /// Boxed because a tunnel is large, and a map moves its values.
     pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Box<Tunnel>>,
@@ -130,8 +130,10 @@ impl Tunnels {
         }
     }
 
-    /// Queues a request, which starts in the next turn or after others have ended.
-    pub(in crate::daemon) fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
+    /// Queues a request of a gateway's client, which starts in the next turn or after others have
+    /// ended. `id` belongs to no other tunnel. [`Tunnels::next_news`] returns all its news, the
+    /// last one being done or failed. If [`Tunnels::took`] has reported the end, neither follows.
+    pub fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         let changes_nothing = request.changes_nothing();
         if !self.has_place(changes_nothing)
             && self.may_follow_abandoned(changes_nothing)
@@ -153,21 +155,24 @@ impl Tunnels {
         self.enqueue(id);
     }
 
-    /// The tunnel of this number.
-    pub(in crate::daemon) fn get(&self, id: TunnelId) -> Option<&Tunnel> {
-        self.tunnels.get(&id).map(Box::as_ref)
+    /// The received part of the answer's body. It stays until the caller reports how much it has
+    /// read.
+    #[must_use]
+    pub fn body(&self, id: TunnelId) -> &[u8] {
+        self.tunnels.get(&id).map_or(&[], |tunnel| tunnel.body())
     }
 
     /// Offers bytes of the request's body, and returns how many were accepted. The caller offers
-    /// the rest again after [`TunnelNews::HasRoom`].
-    pub(in crate::daemon) fn offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
+    /// the rest again after [`TunnelNews::HasRoom`]. An ended tunnel accepts none.
+    pub fn offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
         let taken = self.tunnels.get_mut(&id).map_or(0, |tunnel| tunnel.offer(bytes));
         self.enqueue(id);
         taken
     }
 
-    /// Ends the request's body.
-    pub(in crate::daemon) fn body_done(&mut self, id: TunnelId) {
+    /// All of the body was accepted, and nothing follows. The tunnel fails if an announced length
+    /// is not reached.
+    pub fn body_done(&mut self, id: TunnelId) {
         if self.tunnels.get_mut(&id).is_some_and(|tunnel| !tunnel.body_done()) {
             let text = "the body of the request is shorter than it says".to_owned();
             let kind = TunnelFailureKind::NotWhole;
@@ -176,9 +181,9 @@ impl Tunnels {
         self.enqueue(id);
     }
 
-    /// So much of the answer's body was read. Returns true if that was the last of it: then the
-    /// tunnel has ended, and no news of it follow.
-    pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) -> bool {
+    /// So many bytes of the answer's body were read, so there is room for more. Returns true if
+    /// these were the last ones: then the tunnel has ended, and no news of it follow.
+    pub fn took(&mut self, id: TunnelId, count: usize) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return false;
         };
@@ -192,15 +197,16 @@ impl Tunnels {
         was_last
     }
 
-    /// Ends a tunnel whose answer is not wanted any more.
-    pub(in crate::daemon) fn close(&mut self, id: TunnelId) {
+    /// The client is gone. Resets its connection to the backend; no more news of the tunnel follow.
+    pub fn close(&mut self, id: TunnelId) {
         self.remove(id);
         self.news.retain(|(other, _)| *other != id);
     }
 
-    /// The client is gone, and the backend has all of a request that may change something. It gets
-    /// some time to answer, unless another request needs the place.
-    pub(in crate::daemon) fn abandon(&mut self, id: TunnelId, now: Moment) {
+    /// The client is gone, and the backend has all of a request that may change something. News
+    /// follow as for any other tunnel, also if the answer takes too long or another request needs
+    /// the place.
+    pub fn abandon(&mut self, id: TunnelId, now: Moment) {
         let Some(tunnel) = self.tunnels.get(&id) else { return };
         let is_waiting = matches!(tunnel.stage, TunnelStage::Waiting);
         if is_waiting || self.waiting.iter().any(|id| self.may_follow_abandoned(self.reads(*id))) {
@@ -211,13 +217,13 @@ impl Tunnels {
             .arm(TunnelTimer::Abandoned(id), now.after(LONGEST_WAIT_OF_NOBODY));
     }
 
-    /// The next thing to know.
-    pub(in crate::daemon) fn next_news(&mut self) -> Option<(TunnelId, TunnelNews)> {
+    /// The next thing to know of a tunnel.
+    pub fn next_news(&mut self) -> Option<(TunnelId, TunnelNews)> {
         self.news.pop_front()
     }
 
     /// The kernel reported an event on the connection in this slot.
-    pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
+    pub fn is_ready(&mut self, slot: usize, event: &Event) {
         let Some(connection) = self.reach.slots.get(slot) else {
             return;
         };

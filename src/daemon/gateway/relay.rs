@@ -66,7 +66,7 @@ impl Gateway {
             body,
         };
         let changes_nothing = request.changes_nothing();
-        turn.backend.open_tunnel(tunnel, request, turn.now);
+        turn.backend.tunnels.open(tunnel, request, turn.now);
         self.tunnels.insert(tunnel, Some(id));
         link.has_asked = true;
         link.stage = LinkStage::Relaying(Relay {
@@ -193,7 +193,7 @@ impl Gateway {
             return Step::Again;
         };
         self.tunnels.remove(&relay.tunnel);
-        turn.backend.close_tunnel(relay.tunnel);
+        turn.backend.tunnels.close(relay.tunnel);
         if relay.answer.is_none() {
             return self.refuse_chunks(id);
         }
@@ -210,16 +210,16 @@ impl Gateway {
         }
         if relay.is_body_done && relay.answer.is_none() && !relay.changes_nothing && !is_reset {
             self.tunnels.insert(relay.tunnel, None);
-            turn.backend.abandon_tunnel(relay.tunnel, turn.now);
+            turn.backend.tunnels.abandon(relay.tunnel, turn.now);
         } else {
             self.tunnels.remove(&relay.tunnel);
-            turn.backend.close_tunnel(relay.tunnel);
+            turn.backend.tunnels.close(relay.tunnel);
         }
     }
 
     /// Handles the news of the tunnels.
     pub(super) fn hear_tunnels(&mut self, turn: &mut InterfaceTurn<'_>) {
-        while let Some((tunnel, news)) = turn.backend.tunnel_news() {
+        while let Some((tunnel, news)) = turn.backend.tunnels.next_news() {
             match self.tunnels.get(&tunnel).copied() {
                 None => {}
                 Some(None) => self.nobody_waits(tunnel, &news, turn),
@@ -234,7 +234,7 @@ impl Gateway {
             TunnelNews::HasRoom => {}
             TunnelNews::Head(_) | TunnelNews::HasBytes | TunnelNews::Done | TunnelNews::Failed(_) => {
                 self.tunnels.remove(&tunnel);
-                turn.backend.close_tunnel(tunnel);
+                turn.backend.tunnels.close(tunnel);
             }
         }
     }
@@ -305,18 +305,19 @@ fn upward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Result<Step, 
         if let Some(Gathered { body, taken, .. }) = &mut relay.gathered {
             *taken += turn
                 .backend
-                .tunnel_offer(tunnel, body.get(*taken..).unwrap_or_default());
+                .tunnels
+                .offer(tunnel, body.get(*taken..).unwrap_or_default());
             if *taken < body.len() {
                 return Ok(Step::Waits);
             }
             relay.gathered = None;
             relay.is_body_done = true;
-            turn.backend.tunnel_body_done(tunnel);
+            turn.backend.tunnels.body_done(tunnel);
             continue;
         }
         match link.reader.payload()? {
             BodyStep::Payload(payload) => {
-                let (offered, taken) = (payload.len(), turn.backend.tunnel_offer(tunnel, payload));
+                let (offered, taken) = (payload.len(), turn.backend.tunnels.offer(tunnel, payload));
                 link.reader.took(taken);
                 if taken < offered {
                     return Ok(Step::Waits);
@@ -325,7 +326,7 @@ fn upward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Result<Step, 
             BodyStep::Unfinished => return Ok(Step::WantsBytes),
             BodyStep::Over => {
                 relay.is_body_done = true;
-                turn.backend.tunnel_body_done(tunnel);
+                turn.backend.tunnels.body_done(tunnel);
             }
         }
     }
@@ -345,7 +346,7 @@ fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<Tunn
         if link.waiting() >= PIECE_BYTES {
             link.flush();
         }
-        let body = turn.backend.tunnel_body(tunnel);
+        let body = turn.backend.tunnels.body(tunnel);
         let piece = body.get(..body.len().min(PIECE_BYTES)).unwrap_or_default();
         if piece.is_empty() || link.waiting() >= CLIENT_ROOM_BYTES {
             break;
@@ -359,7 +360,7 @@ fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<Tunn
             }
         }
         let count = piece.len();
-        if turn.backend.tunnel_took(tunnel, count) {
+        if turn.backend.tunnels.took(tunnel, count) {
             if let LinkStage::Relaying(relay) = &mut link.stage {
                 relay.is_done = true;
             }
