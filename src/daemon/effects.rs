@@ -86,7 +86,7 @@ impl EventLoop {
     fn context_of_word(&self, word: &ToWorker) -> Option<Trace> {
         let traces = self.traces.as_ref()?;
         match word {
-            ToWorker::Job(GivenJob { subject, .. }) => traces.context_of(&subject.id),
+            ToWorker::Job(GivenJob { subject, .. }) => traces.recorder.context_of(&subject.id),
             ToWorker::Hello { .. }
             | ToWorker::Lifecycle { .. }
             | ToWorker::Cancel { .. }
@@ -102,7 +102,7 @@ impl EventLoop {
         if let Effect::AnswerPull { jobs, .. } = answer
             && let [job] = jobs.as_slice()
         {
-            traces.context_of(&job.subject.id)
+            traces.recorder.context_of(&job.subject.id)
         } else {
             None
         }

@@ -186,11 +186,13 @@ impl EventLoop {
     /// The next event for the machine, with the words of the answer that it may be.
     fn next_event(&mut self) -> Option<(Event, Heard)> {
         if let Some(event) = self.inbox.pop_front() {
-            self.traces.iter_mut().for_each(|traces| traces.handles(None));
+            self.traces.iter_mut().for_each(|traces| traces.recorder.handles(None));
             return Some((event, Heard::default()));
         }
         let BackendAnswer { call, reply, heard } = self.answers.pop_front()?;
-        self.traces.iter_mut().for_each(|traces| traces.handles(Some(call)));
+        self.traces
+            .iter_mut()
+            .for_each(|traces| traces.recorder.handles(Some(call)));
         Some((Event::BackendReplied(call, reply), heard))
     }
 
@@ -217,7 +219,7 @@ impl EventLoop {
         // Asked here, because an effect may have made room for another connection, or ended one.
         let has_more = !self.is_all_told()
             || self.backend.has_more()
-            || self.traces.as_ref().is_some_and(|traces| traces.has_more())
+            || self.traces.as_ref().is_some_and(|traces| traces.sender.has_more())
             || self.interface.has_more()
             || self.control.has_more()
             || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
@@ -265,7 +267,9 @@ impl EventLoop {
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::Tunnel(slot) => self.backend.tunnels.is_ready(slot, event),
                 TokenOwner::Collector(slot) => {
-                    self.traces.iter_mut().for_each(|traces| traces.is_ready(slot, event));
+                    self.traces
+                        .iter_mut()
+                        .for_each(|traces| traces.sender.is_ready(slot, event));
                 }
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::Interface => self.interface.is_acceptable(),

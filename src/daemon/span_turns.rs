@@ -34,7 +34,7 @@ impl EventLoop {
                 break;
             };
             let due = traces.next_deadline().map_or(until, |due| due.min(until));
-            let wait = if traces.has_more() {
+            let wait = if traces.sender.has_more() {
                 Duration::ZERO
             } else {
                 due.remaining(now())
@@ -44,7 +44,7 @@ impl EventLoop {
             }
             for event in &*ready {
                 if let TokenOwner::Collector(slot) = TokenOwner::of(event.token()) {
-                    traces.is_ready(slot, event);
+                    traces.sender.is_ready(slot, event);
                 }
             }
         }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use log::{debug, info, warn};
-use mio::event::Event;
 use mio::{Registry, Waker};
 
 use crate::config::Config;
@@ -14,7 +13,7 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::settings::BackendError;
 use crate::daemon::traces::sender::Sender;
 use ojs_lifecycle::api::ids::CallId;
-use ojs_lifecycle::api::{Effect, JobId, Moment, Reply, Trace};
+use ojs_lifecycle::api::{Effect, Moment, Reply};
 use ojs_lifecycle::view::spans::WallClock;
 use ojs_lifecycle::view::traces::Traces;
 use ojs_os::clock;
@@ -68,9 +67,10 @@ struct Batch {
 /// The spans of this process.
 #[derive(Debug)]
 pub struct Exporter {
-    recorder: Traces,
+    /// The spans of active jobs, and the queue of finished ones.
+    pub(in crate::daemon) recorder: Traces,
     source: SpanSource,
-    sender: Sender,
+    pub(in crate::daemon) sender: Sender,
     /// The collector, for messages.
     url: String,
     batch: Option<Batch>,
@@ -144,30 +144,10 @@ impl Exporter {
         self.recorder.answered(call, reply, status, now());
     }
 
-    /// The machine handles the answer to this request now, or something else.
-    pub fn handles(&mut self, call: Option<CallId>) {
-        self.recorder.handles(call);
-    }
-
-    /// The context for the spans of a job's handler.
-    pub fn context_of(&self, job: &JobId) -> Option<Trace> {
-        self.recorder.context_of(job)
-    }
-
-    /// The kernel reported an event on the connection in this slot.
-    pub fn is_ready(&mut self, slot: usize, event: &Event) {
-        self.sender.is_ready(slot, event);
-    }
-
     /// The counts for the metrics.
     pub fn counts(&self) -> SpanCounts {
         let dropped = self.counts.dropped + self.recorder.dropped();
         SpanCounts { dropped, ..self.counts }
-    }
-
-    /// True if another turn has work at once.
-    pub fn has_more(&self) -> bool {
-        self.sender.has_more()
     }
 
     /// When the next thing is due.

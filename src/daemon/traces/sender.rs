@@ -41,7 +41,7 @@ enum Stage {
 }
 
 /// The connection to the collector.
-pub(super) struct Sender {
+pub(in crate::daemon) struct Sender {
     /// The collector, in the terms of the transport.
     peer: config::Backend,
     is_https: bool,
@@ -124,7 +124,7 @@ impl Sender {
     }
 
     /// The kernel reported an event on the connection in this slot.
-    pub(super) fn is_ready(&mut self, slot: usize, event: &Event) {
+    pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
         let Some(connection) = self.reach.slots.get(slot) else {
             return;
         };
@@ -137,7 +137,7 @@ impl Sender {
     }
 
     /// True if another turn has work at once.
-    pub(super) fn has_more(&self) -> bool {
+    pub(in crate::daemon) fn has_more(&self) -> bool {
         self.is_ready || !self.stirred.is_empty()
     }
 
