@@ -12,7 +12,7 @@ use mio::{Interest, Registry};
 use ojs_values::small;
 
 use crate::daemon::acceptor::Acceptor;
-use crate::daemon::tokens::{CLIENT_SLOTS, TokenOwner};
+use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::{ClientId, Event, Moment, OperatorAnswer, OperatorRequest};
 use ojs_os::socket::{Accepted, Listener, Stream};
@@ -22,7 +22,7 @@ use ojs_wire::operator::status_line::MAX_ANSWER;
 
 /// Most clients at the same time. The next one replaces the oldest that waits for no answer. There
 /// is one, because the lifecycle lets only some of them wait.
-const MAX_CLIENTS: usize = CLIENT_SLOTS;
+const MAX_CLIENTS: usize = 16;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
@@ -57,7 +57,6 @@ pub struct Control {
 /// One client.
 #[derive(Debug)]
 struct ControlClient {
-    slot: usize,
     stream: Stream,
     reader: FrameReader,
     /// Bytes that were read, and not looked at yet.
@@ -118,9 +117,9 @@ impl Control {
         self.acceptor.is_acceptable();
     }
 
-    /// The kernel reported an event on the connection of the client in this slot.
-    pub fn is_ready(&mut self, slot: usize, event: &mio::event::Event) {
-        if let Some(client) = self.clients.values_mut().find(|client| client.slot == slot) {
+    /// The kernel reported an event on the connection of the client of this number.
+    pub fn is_ready(&mut self, number: u64, event: &mio::event::Event) {
+        if let Some(client) = self.clients.get_mut(&ClientId(number)) {
             client.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
             client.is_gone |= event.is_write_closed();
             if event.is_writable() && client.outbound.len() > 0 {
@@ -257,18 +256,18 @@ impl Control {
             return self.acceptor.refuse(message);
         }
         self.make_room(events);
-        let is_free = |slot: &usize| self.clients.values().all(|client| client.slot != *slot);
-        let Some(slot) = (0..MAX_CLIENTS).find(is_free) else {
+        if self.clients.len() >= MAX_CLIENTS {
             return;
-        };
+        }
+        let number = self.next + 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let token = TokenOwner::Client(slot).token();
+        let token = TokenOwner::Client(number).token();
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.cannot_watch(&error);
         }
-        self.next += 1;
-        let id = ClientId(self.next);
-        self.clients.insert(id, ControlClient::new(slot, stream));
+        self.next = number;
+        let id = ClientId(number);
+        self.clients.insert(id, ControlClient::new(stream));
         events.push_back(Event::OperatorConnected(id));
     }
 }
@@ -297,9 +296,8 @@ impl RateLimit {
 }
 
 impl ControlClient {
-    fn new(slot: usize, stream: Stream) -> Self {
+    fn new(stream: Stream) -> Self {
         Self {
-            slot,
             stream,
             reader: FrameReader::new(MAX_LINE),
             ahead: Vec::new(),

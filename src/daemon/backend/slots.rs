@@ -1,6 +1,7 @@
-//! The slots of connections. Each has a number, by which the kernel reports its events. Their
-//! number is bounded.
+//! The slots of connections. Each has a number, by which the kernel reports its events. How many
+//! there are at once is bounded.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -16,18 +17,22 @@ use ojs_lifecycle::api::ids::CallId;
 /// The connections by their slots, each of which may belong to an `O`.
 #[derive(Debug)]
 pub(in crate::daemon) struct ConnectionSlots<O = CallId> {
-    connections: Vec<Option<BackendConnection<O>>>,
-    free: Vec<usize>,
+    /// Boxed because a connection is large, and a map moves its values.
+    connections: BTreeMap<usize, Box<BackendConnection<O>>>,
+    /// The next slot. No slot is used twice, so a late event of the kernel reaches no other
+    /// connection.
+    next: usize,
+    /// Most connections at once.
     most: usize,
     owner: fn(usize) -> TokenOwner,
 }
 
 impl<O> ConnectionSlots<O> {
-    /// At most so many slots. `owner` returns the token by which the kernel reports a slot.
+    /// At most so many connections. `owner` returns the token by which the kernel reports a slot.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
-            connections: Vec::new(),
-            free: Vec::new(),
+            connections: BTreeMap::new(),
+            next: 0,
             most,
             owner,
         }
@@ -53,65 +58,42 @@ impl<O> ConnectionSlots<O> {
             Err(error) if is_shortage(&error) && make_room(self) => start()?,
             result => result?,
         };
-        let slot = match self.reserve() {
-            None if make_room(self) => self.reserve(),
-            slot => slot,
-        };
-        let slot = slot.ok_or(Fault::NoSocket)?;
+        let has_room = !self.is_full() || (make_room(self) && !self.is_full());
+        if !has_room {
+            return Err(Fault::NoSocket);
+        }
+        let slot = self.next;
         let token = (self.owner)(slot).token();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = registry.register(&mut connection.stream, token, interest) {
-            self.free(slot);
-            return Err(error.into());
-        }
-        if let Some(place) = self.connections.get_mut(slot) {
-            *place = Some(connection);
-        }
+        registry.register(&mut connection.stream, token, interest)?;
+        self.next += 1;
+        self.connections.insert(slot, Box::new(connection));
         Ok(slot)
     }
 
-    /// The slot for another connection; `None`: there are too many.
-    fn reserve(&mut self) -> Option<usize> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        let slot = self.connections.len();
-        (slot < self.most).then(|| {
-            self.connections.push(None);
-            slot
-        })
-    }
-
-    /// Frees the slot and closes its connection.
-    fn free(&mut self, slot: usize) {
-        if let Some(place) = self.connections.get_mut(slot) {
-            *place = None;
-            self.free.push(slot);
-        }
+    fn is_full(&self) -> bool {
+        self.connections.len() >= self.most
     }
 
     /// Closes the connection in this slot, if there is one.
     pub(in crate::daemon) fn close(&mut self, slot: usize) {
-        if self.get(slot).is_some() {
-            self.free(slot);
-        }
+        self.connections.remove(&slot);
     }
 
     /// The connection in this slot.
     pub(in crate::daemon) fn get(&mut self, slot: usize) -> Option<&mut BackendConnection<O>> {
-        self.connections.get_mut(slot)?.as_mut()
+        self.connections.get_mut(&slot).map(Box::as_mut)
     }
 
     /// The address that the connection in this slot leads to.
     pub(in crate::daemon) fn address(&self, slot: usize) -> Option<SocketAddr> {
-        let connection = self.connections.get(slot)?.as_ref();
-        connection.map(|connection| connection.address)
+        self.connections.get(&slot).map(|connection| connection.address)
     }
 
     /// The connections with their slots.
     pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &BackendConnection<O>)> {
-        let places = self.connections.iter().enumerate();
-        places.filter_map(|(slot, place)| Some((slot, place.as_ref()?)))
+        let connections = self.connections.iter();
+        connections.map(|(slot, connection)| (*slot, connection.as_ref()))
     }
 }
 
