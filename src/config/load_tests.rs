@@ -250,7 +250,10 @@ fn v_raises_the_level_and_show_says_so() {
         .flag(&VERBOSE, "1")
         .variable("OJS_LOG_LEVEL=WARNING")
         .config();
-    assert_eq!((config.log.level.level, config.init.verbosity), (Level::Info, 1));
+    assert_eq!(
+        (config.log.level.level, config.settings.value(&VERBOSE).0),
+        (Level::Info, 1)
+    );
     let config = Given::no_agent().variable("OJS_INIT_VERBOSE=3").config();
     assert_eq!(config.log.level.level, Level::Trace);
     assert_eq!(

@@ -67,8 +67,6 @@ sections! {
     Init(settings: &Settings) {
         subreaper: bool = settings.value(&keys::SUBREAPER),
         parent_death_signal: Option<Signal> = settings.value(&keys::PARENT_DEATH_SIGNAL),
-        /// How often `-v` was given; [`Log::level`] already counts it.
-        verbosity: u8 = settings.value(&keys::VERBOSE).0,
         warn_on_reap: bool = settings.value(&keys::WARN_ON_REAP),
         process_group: bool = settings.value(&keys::PROCESS_GROUP),
         remap_exit: RemapExit = settings.value(&keys::REMAP_EXIT),
