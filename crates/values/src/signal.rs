@@ -128,8 +128,9 @@ impl FromStr for Signal {
 
     /// Accepts `TERM`, `SIGTERM`, `15`, `RTMIN+3`, `RTMAX-1`, in any case.
     fn from_str(text: &str) -> Result<Self, UnknownSignal> {
-        if let Ok(number) = text.parse::<i32>() {
-            return Self::from_number(number).ok_or(UnknownSignal);
+        // `parse` alone would accept a plus.
+        if text.starts_with(|first: char| first.is_ascii_digit()) {
+            return text.parse().ok().and_then(Self::from_number).ok_or(UnknownSignal);
         }
         let upper = text.to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -202,6 +203,7 @@ mod tests {
             "0",
             "65",
             "-1",
+            "+15",
             "TERMINATE",
             "RTMIN+31",
             "RTMAX-31",
