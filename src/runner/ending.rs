@@ -158,8 +158,12 @@ impl Runner {
     }
 
     fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: Usage) -> JobOutcome {
-        if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) && self.was_out_of_memory() {
-            job.cause = Some(EndedFor::Kernel);
+        if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) {
+            // Limit: if the kernel killed a child of another job meanwhile, and a person this job's
+            // process, the kernel is blamed. The counter names no process.
+            let kills = self.starter.oom_kills.as_mut();
+            let is_kernel = kills.is_some_and(|kills| kills.were_since(job.kills_before));
+            job.cause = is_kernel.then_some(EndedFor::Kernel);
         }
         let stderr = job.streams.stderr();
         let (stdout, stdout_is_cut) = job.streams.result();
@@ -172,16 +176,6 @@ impl Runner {
             stderr: &stderr,
         };
         self.meanings.judge(&ending, &self.reader.redaction)
-    }
-
-    /// True if the kernel has ended a process because memory ran out, since the last call.
-    fn was_out_of_memory(&mut self) -> bool {
-        let Some(kills) = &mut self.oom_kills else {
-            return false;
-        };
-        let was = kills.since() > 0;
-        kills.begin();
-        was
     }
 
     /// The runner's children that are no jobs' processes. Those of them that have ended are reaped.

@@ -21,6 +21,8 @@ pub struct RunningJob {
     pub news: UnsentNews,
     /// Why it has to end, once it has.
     pub cause: Option<EndedFor>,
+    /// The kernel's counter of kills for want of memory, before the process was started.
+    pub kills_before: u64,
     /// When PID 1 expects its outcome.
     pub answer_by: Option<Moment>,
     pub started: Moment,

@@ -183,6 +183,7 @@ fn assemble(
             environ,
             program: own_path(),
             has_memory_files: memory_files.is_ok(),
+            oom_kills: OomKills::find(),
             settings,
         },
         jobs: BTreeMap::new(),
@@ -202,7 +203,6 @@ fn assemble(
         ending: BTreeMap::new(),
         children: OwnChildren::open(),
         has_looked: false,
-        oom_kills: OomKills::find(),
         has_cut_off: false,
         exit: None,
     })

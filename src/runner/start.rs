@@ -22,6 +22,7 @@ use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
 use ojs_lifecycle::api::{JobId, Moment, Subject};
+use ojs_os::cgroup::OomKills;
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
 use ojs_os::entry::Environ;
@@ -55,6 +56,7 @@ pub struct Starter {
     pub users: Users,
     /// Input of jobs can be in memory files.
     pub has_memory_files: bool,
+    pub oom_kills: Option<OomKills>,
 }
 
 /// Why no process was started.
@@ -93,6 +95,7 @@ impl Starter {
         })?;
         let temporary = self.temporary.make(number, user);
         let belongings = Belongings { temporary, user };
+        let kills_before = self.oom_kills.as_ref().map_or(0, OomKills::total);
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => Ok(RunningJob {
                 subject: subject(facts),
@@ -101,6 +104,7 @@ impl Starter {
                 streams,
                 news: UnsentNews::default(),
                 cause: None,
+                kills_before,
                 answer_by: None,
                 started: Moment::new(clock::monotonic()),
                 belongings,

@@ -15,7 +15,6 @@ use crate::runner::start::Starter;
 use crate::runner::streams::{JobStream, OutputReader};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
-use ojs_os::cgroup::OomKills;
 use ojs_os::clock;
 use ojs_os::own_children::OwnChildren;
 use ojs_os::process::Pid;
@@ -75,7 +74,6 @@ pub struct Runner {
     pub children: OwnChildren,
     /// This turn has looked at the children, and reaped those that had ended.
     pub has_looked: bool,
-    pub oom_kills: Option<OomKills>,
     /// The shutdown has cut off a job. The runner did not report that job's end to PID 1, which
     /// waits for the runner's end.
     pub has_cut_off: bool,

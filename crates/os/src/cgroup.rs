@@ -55,6 +55,18 @@ impl OomKills {
         self.read().map_or(0, |now| now.saturating_sub(self.before))
     }
 
+    /// The counter; its last value if it cannot be read.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.read().unwrap_or(self.before)
+    }
+
+    /// Whether there were any since the counter was at `total`, and since the last call.
+    pub fn were_since(&mut self, total: u64) -> bool {
+        let now = self.total();
+        now > std::mem::replace(&mut self.before, now).max(total)
+    }
+
     fn read(&self) -> Option<u64> {
         let mut bytes = [0; MOST_BYTES];
         let count = self.file.read_at(&mut bytes, 0).ok()?;
@@ -199,6 +211,22 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_has_no_place() {
         assert!(shown("").is_empty() && shown("no colon\n1:x\n::\n").len() <= 1);
+    }
+
+    #[test]
+    fn a_kill_counts_once_and_for_no_job_that_began_after_it() {
+        let path = std::env::temp_dir().join(format!("ojs-init-oom-kills-of-jobs-{}", std::process::id()));
+        fs::write(&path, V2).unwrap();
+        let mut counter = OomKills::open(&path).unwrap();
+        let first = counter.total();
+        fs::write(&path, V2.replace("oom_kill 3", "oom_kill 4")).unwrap();
+        // The first job has survived the kill of a child, and nobody has asked.
+        let second = counter.total();
+        assert!(!counter.were_since(second));
+        fs::write(&path, V2.replace("oom_kill 3", "oom_kill 5")).unwrap();
+        assert!(counter.were_since(second));
+        assert!(!counter.were_since(first), "one kill, two jobs");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]
