@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use ojs_os::socket::Stream;
+use ojs_os::socket::{Stream, read_piece};
 use ojs_wire::frame::{Frame, FrameReader};
 
 /// Most bytes read at once.
@@ -68,7 +68,7 @@ impl InitConnection {
 
     /// Reads once, and hands each whole frame on.
     pub fn read(&mut self, take: &mut dyn FnMut(&[u8])) -> ReadState {
-        let count = match self.stream.read_piece(&mut self.buffer) {
+        let count = match read_piece(&self.stream, &mut self.buffer) {
             Ok(piece) if piece.length == 0 => return ReadState::Closed,
             Ok(piece) => piece.length,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return ReadState::Empty,

@@ -11,6 +11,7 @@ use crate::runner::news::{UnsentNews, first_letters};
 use crate::runner::outcome::STDERR_BYTES;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
+use ojs_os::socket::{Piece, read_piece};
 use ojs_wire::frame::{Frame, FrameReader};
 
 /// Most bytes that are read of one stream of a job in a turn, because other jobs need their turn.
@@ -88,9 +89,16 @@ impl OutputReader {
 /// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OneRead {
-    Some(usize),
+    Some(Piece),
     Empty,
     End,
+}
+
+impl OneRead {
+    /// True if more bytes may be there. The poll reports only later ones.
+    fn may_have_more(self) -> bool {
+        matches!(self, Self::Some(piece) if piece.length == READ_BYTES || piece.is_cut)
+    }
 }
 
 /// How it is after a turn of reading.
@@ -154,10 +162,10 @@ impl JobStreams {
             if !*self.ready_of(stream) {
                 continue;
             }
-            let is_full = self.read_once(stream, job, reader, news) == OneRead::Some(READ_BYTES);
-            *self.ready_of(stream) = is_full && stream != JobStream::Channel;
-            after.has_more |= is_full && stream != JobStream::Channel;
-            after.channel_has_more |= is_full && stream == JobStream::Channel;
+            let has_more = self.read_once(stream, job, reader, news).may_have_more();
+            *self.ready_of(stream) = has_more && stream != JobStream::Channel;
+            after.has_more |= has_more && stream != JobStream::Channel;
+            after.channel_has_more |= has_more && stream == JobStream::Channel;
         }
         after
     }
@@ -169,7 +177,7 @@ impl JobStreams {
             let mut total = 0;
             while total < MOST_LEFT_BYTES {
                 match self.read_once(stream, job, reader, news) {
-                    OneRead::Some(count) => total += count,
+                    OneRead::Some(piece) => total += piece.length,
                     OneRead::Empty | OneRead::End => break,
                 }
             }
@@ -205,12 +213,12 @@ impl JobStreams {
     fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) -> OneRead {
         let OutputReader { buffer, redaction } = reader;
         let read = match stream {
-            JobStream::Stdout => read(&mut self.open.stdout, buffer),
-            JobStream::Stderr => read(&mut self.open.stderr, buffer),
-            JobStream::Channel => read(&mut self.open.channel, buffer),
+            JobStream::Stdout => read(&mut self.open.stdout, |pipe| read_pipe(pipe, buffer)),
+            JobStream::Stderr => read(&mut self.open.stderr, |pipe| read_pipe(pipe, buffer)),
+            JobStream::Channel => read(&mut self.open.channel, |channel| read_piece(channel, buffer)),
         };
-        let OneRead::Some(count) = read else { return read };
-        let bytes = buffer.get(..count).unwrap_or_default();
+        let OneRead::Some(piece) = read else { return read };
+        let bytes = buffer.get(..piece.length).unwrap_or_default();
         match (stream, self.output) {
             (JobStream::Stdout, ExecOutput::Result) => self.result.add(bytes),
             (JobStream::Stdout, ExecOutput::Log) => self
@@ -240,12 +248,12 @@ fn say(job: &str, stream: &str, line: &str, redaction: &Redaction) {
     sink::say_of_job(job, stream, &redaction.strike(line));
 }
 
-fn read(stream: &mut Option<impl Read>, buffer: &mut [u8]) -> OneRead {
+fn read<S>(stream: &mut Option<S>, mut once: impl FnMut(&mut S) -> io::Result<Piece>) -> OneRead {
     let Some(open) = stream else { return OneRead::End };
     loop {
-        match open.read(buffer) {
-            Ok(0) => break,
-            Ok(count) => return OneRead::Some(count),
+        match once(open) {
+            Ok(Piece { length: 0, .. }) => break,
+            Ok(piece) => return OneRead::Some(piece),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return OneRead::Empty,
             Err(_) => break,
@@ -253,6 +261,11 @@ fn read(stream: &mut Option<impl Read>, buffer: &mut [u8]) -> OneRead {
     }
     *stream = None;
     OneRead::End
+}
+
+fn read_pipe(pipe: &mut PipeReader, buffer: &mut [u8]) -> io::Result<Piece> {
+    let length = pipe.read(buffer)?;
+    Ok(Piece { length, is_cut: false })
 }
 
 /// Makes reads from it non-blocking. The other end is a different open file, which does not change.
@@ -264,4 +277,48 @@ pub fn never_wait(pipe: &PipeReader) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Write};
+
+    use socket2::{MsgHdr, SockRef};
+
+    use super::*;
+
+    /// Sends these bytes, and a descriptor with them.
+    fn send_with_descriptor(socket: &UnixStream, bytes: &[u8]) {
+        let header = [libc::SOL_SOCKET, libc::SCM_RIGHTS, socket.as_raw_fd()].map(i32::to_ne_bytes);
+        let length = size_of::<libc::cmsghdr>() + size_of::<RawFd>();
+        let control = [&length.to_ne_bytes()[..], header.as_flattened(), &[0; 4]].concat();
+        let bytes = [IoSlice::new(bytes)];
+        let message = MsgHdr::new().with_buffers(&bytes).with_control(&control);
+        SockRef::from(socket).sendmsg(&message, 0).unwrap();
+    }
+
+    #[test]
+    fn what_follows_a_descriptor_that_a_job_sends_is_read_after_a_pause() {
+        let (channel, jobs_end) = UnixStream::pair().unwrap();
+        channel.set_nonblocking(true).unwrap();
+        let open = OpenStreams {
+            stdout: None,
+            stderr: None,
+            channel: Some(channel),
+        };
+        let mut streams = JobStreams::new(open, ExecOutput::Log, 100, 1000);
+        let mut reader = OutputReader::new(Redaction::default());
+        let mut news = UnsentNews::default();
+        send_with_descriptor(&jobs_end, b"heartbeat\n");
+        (&jobs_end).write_all(b"heartbeat\n").unwrap();
+        let mut turn = || {
+            streams.set_ready(JobStream::Channel);
+            streams.read_some("j1", &mut reader, &mut news)
+        };
+        let later = AfterTurn {
+            has_more: false,
+            channel_has_more: true,
+        };
+        assert_eq!([turn(), turn()], [later, AfterTurn::default()]);
+    }
 }

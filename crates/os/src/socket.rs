@@ -269,29 +269,27 @@ pub struct Piece {
     pub is_cut: bool,
 }
 
-impl Stream {
-    /// Reads like [`Read`], and returns whether a read that fills less than its buffer got all
-    /// available bytes. That is so, unless the piece is cut or the peer has closed or sent urgent
-    /// data; epoll reports the last two.
-    ///
-    /// # Errors
-    ///
-    /// The error of a read; `WouldBlock` if there are no bytes.
-    pub fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<Piece> {
-        let mut into = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
-        // SAFETY: a structure of numbers and pointers, for which zero means that there is none.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = &raw mut into;
-        message.msg_iovlen = 1;
-        // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no
-        // other room.
-        let length = count(unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
-        let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
-        Ok(Piece { length, is_cut })
-    }
+/// Reads like [`Read`], without waiting, from a Unix stream socket, and returns whether a read that
+/// fills less than its buffer got all available bytes. That is so, unless the piece is cut or the
+/// peer has closed or sent urgent data; epoll reports the last two.
+///
+/// # Errors
+///
+/// The error of a read; `WouldBlock` if there are no bytes.
+pub fn read_piece(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Piece> {
+    let mut into = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: a structure of numbers and pointers, for which zero means that there is none.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut into;
+    message.msg_iovlen = 1;
+    // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no other
+    // room.
+    let length = count(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
+    let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok(Piece { length, is_cut })
 }
 
 impl Read for Stream {

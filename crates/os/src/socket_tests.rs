@@ -214,7 +214,7 @@ fn a_read_that_ends_at_a_descriptor_says_so() {
     let place = Place::new();
     let listener = place.listener();
     let client = UnixStream::connect(place.socket()).unwrap();
-    let mut stream = listener.accept().unwrap().unwrap().stream;
+    let stream = listener.accept().unwrap().unwrap().stream;
     let mut buffer = [0; 64];
     let descriptors = [client.as_raw_fd()];
     for (bytes, passed) in [("first", &descriptors[..]), ("second", &[]), ("third", &[])] {
@@ -224,9 +224,9 @@ fn a_read_that_ends_at_a_descriptor_says_so() {
         nix::sys::socket::sendmsg::<()>(client.as_raw_fd(), &bytes, &[passed], none, None).unwrap();
     }
     let pieces = [(5, true), (11, false)].map(|(length, is_cut)| Piece { length, is_cut });
-    assert_eq!(pieces.map(|_| stream.read_piece(&mut buffer).unwrap()), pieces);
+    assert_eq!(pieces.map(|_| read_piece(&stream, &mut buffer).unwrap()), pieces);
     assert_eq!(
-        stream.read_piece(&mut buffer).unwrap_err().kind(),
+        read_piece(&stream, &mut buffer).unwrap_err().kind(),
         io::ErrorKind::WouldBlock
     );
 }

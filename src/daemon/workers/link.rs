@@ -12,7 +12,7 @@ use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::ids::{HolderId, ProcessId};
 use ojs_lifecycle::api::{Event, FromWorker, GivenJob, ToWorker, Trace};
 use ojs_os::clock;
-use ojs_os::socket::{Piece, Stream};
+use ojs_os::socket::{Piece, Stream, read_piece};
 use ojs_wire::backend::split::LARGE_JOB;
 use ojs_wire::frame::{Frame, FrameReader};
 use ojs_wire::traces::traceparent;
@@ -166,7 +166,7 @@ impl WorkerLink {
         while share > 0 && !budget.is_spent() {
             let most = share.min(budget.bytes).min(self.last_bytes.unwrap_or(usize::MAX));
             let room = buffer.len().min(most);
-            match self.stream.read_piece(buffer.get_mut(..room).unwrap_or_default()) {
+            match read_piece(&self.stream, buffer.get_mut(..room).unwrap_or_default()) {
                 Ok(Piece { length: 0, .. }) => return self.closed(),
                 Ok(Piece { length: count, is_cut }) => {
                     self.heard_at = self.heard_at.map(|_| clock::monotonic());
