@@ -165,7 +165,7 @@ impl Runner {
             let is_kernel = kills.is_some_and(|kills| kills.were_since(job.kills_before));
             job.cause = is_kernel.then_some(EndedFor::Kernel);
         }
-        let stderr = job.streams.stderr();
+        let (stderr, stderr_is_cut) = job.streams.stderr();
         let (stdout, stdout_is_cut) = job.streams.result();
         let ending = JobEnding {
             ended,
@@ -174,6 +174,7 @@ impl Runner {
             stdout,
             stdout_is_cut,
             stderr: &stderr,
+            stderr_is_cut,
         };
         self.meanings.judge(&ending, &self.reader.redaction)
     }

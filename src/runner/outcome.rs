@@ -42,6 +42,7 @@ pub struct JobEnding<'a> {
     pub stdout_is_cut: bool,
     /// The end of its standard error.
     pub stderr: &'a [u8],
+    pub stderr_is_cut: bool,
 }
 
 /// Why the runner has ended a job.
@@ -219,7 +220,7 @@ fn by_end(ending: &JobEnding<'_>, redaction: &Redaction, retryable: bool) -> Job
         Ended::Exited(_) => "exit_status",
         Ended::Signalled(_) => "signal",
     };
-    let stderr = stderr(ending.stderr, redaction);
+    let stderr = stderr(ending, redaction);
     let mut message = ending.ended.to_string();
     if let Some(line) = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()) {
         message.push_str(": ");
@@ -246,24 +247,33 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     details.insert(name.to_owned(), value);
     details.insert("cpu_ms".to_owned(), milliseconds(ending.usage.cpu).into());
     details.insert("max_rss_bytes".to_owned(), ending.usage.max_rss_bytes.into());
-    let stderr = stderr(ending.stderr, redaction);
+    let stderr = stderr(ending, redaction);
     if !stderr.is_empty() {
         details.insert("stderr".to_owned(), stderr.into());
     }
     Value::from(details).to_string()
 }
 
-/// The end of standard error without secrets. More than the kept part is searched, so no half of a
-/// secret remains.
-fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let struck = redaction.strike(&text);
-    let cut = struck.len().saturating_sub(STDERR_BYTES);
-    let start = (cut..struck.len()).find(|start| struck.is_char_boundary(*start));
-    start
-        .and_then(|start| struck.get(start..))
-        .unwrap_or_default()
-        .to_owned()
+/// The end of standard error without secrets. If there was more before it, it may begin with half of
+/// a secret, so as many bytes are left out.
+fn stderr(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
+    let is_within_character = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let (half_character, half_secret) = if ending.stderr_is_cut {
+        let bytes = ending.stderr.iter().take_while(is_within_character);
+        (bytes.count(), redaction.most_of_a_half())
+    } else {
+        (0, 0)
+    };
+    let text = String::from_utf8_lossy(ending.stderr.get(half_character..).unwrap_or_default());
+    let struck = redaction.strike_from(&text, character_at(&text, half_secret));
+    let start = character_at(&struck, struck.len().saturating_sub(STDERR_BYTES));
+    struck.get(start..).unwrap_or_default().to_owned()
+}
+
+/// The first place from this one on at which no character is cut in two.
+fn character_at(text: &str, place: usize) -> usize {
+    let mut places = place..text.len();
+    places.find(|place| text.is_char_boundary(*place)).unwrap_or(text.len())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::*;
 
 use crate::config::{RunnerSettings, Value as _};
+use crate::runner::output::Tail;
 use ojs_values::signal::Signal;
 
 fn exec(exits: &[&str]) -> Exec {
@@ -34,6 +35,7 @@ fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
         stdout: b"{\"a\":1}\n",
         stdout_is_cut: false,
         stderr: b"first\nlast words\n\n",
+        stderr_is_cut: false,
     }
 }
 
@@ -187,10 +189,55 @@ fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
     assert_eq!(judged, JobOutcome::Ack { result: None });
 }
 
+/// What is shown of this standard error, of which the last bytes are kept.
+fn shown(text: &str, token: &str) -> String {
+    let entry = format!("A_TOKEN={token}");
+    let redaction = Redaction::new(&["*_TOKEN".to_owned()], [entry.as_bytes()].into_iter());
+    let mut tail = Tail::default();
+    tail.add(text.as_bytes(), 2 * STDERR_BYTES + redaction.most_of_a_half());
+    let stderr_is_cut = tail.is_cut();
+    let ending = JobEnding {
+        stderr: tail.bytes(),
+        stderr_is_cut,
+        ..ending(Ended::Exited(1), None)
+    };
+    stderr(&ending, &redaction)
+}
+
 #[test]
 fn secrets_are_struck_before_standard_error_is_cut() {
-    let redaction = Redaction::new(&["*_TOKEN".to_owned()], [&b"A_TOKEN=0123456789"[..]].into_iter());
     let text = "0123456789".to_owned() + &"x".repeat(STDERR_BYTES - 3);
-    let shown = stderr(text.as_bytes(), &redaction);
+    let shown = shown(&text, "0123456789");
     assert!(!shown.contains("789") && shown.len() <= STDERR_BYTES, "{shown}");
+}
+
+#[test]
+fn no_half_of_a_secret_stands_where_the_kept_part_of_standard_error_begins() {
+    for length in [20, 300, 3 * STDERR_BYTES] {
+        let token = format!("<{}>", "s".repeat(length - 2));
+        let line = token.clone() + "\n";
+        for after in [0, 1, 1000] {
+            let text = line.repeat(10_000_usize.div_ceil(length) + 3) + &"x".repeat(after);
+            let shown = shown(&text, &token);
+            assert!(!shown.contains('s'), "{length} bytes, {after} more: {shown}");
+            assert!(
+                shown.ends_with(&"x".repeat(after)),
+                "{length} bytes, {after} more: {shown}"
+            );
+        }
+    }
+    // Half of a secret may hold other ones, and be longer with those struck.
+    let redaction = Redaction::new(&["*".to_owned()], [&b"A=abcabcabcabc.z"[..], b"B=abcabc"].into_iter());
+    let ending = JobEnding {
+        stderr: b"abcabcabc.z and more to see",
+        stderr_is_cut: true,
+        ..ending(Ended::Exited(1), None)
+    };
+    assert_eq!(stderr(&ending, &redaction), "nd more to see");
+}
+
+#[test]
+fn a_character_that_is_cut_in_two_is_not_shown() {
+    let text = "\u{20ac}".repeat(STDERR_BYTES);
+    assert!(shown(&text, "0123456789").chars().all(|shown| shown == '\u{20ac}'));
 }

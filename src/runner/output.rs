@@ -48,32 +48,30 @@ impl Limited {
 }
 
 /// The end of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tail {
     bytes: VecDeque<u8>,
-    most: usize,
+    is_cut: bool,
 }
 
 impl Tail {
-    /// The last so many bytes.
-    pub fn new(most: usize) -> Self {
-        Self {
-            bytes: VecDeque::new(),
-            most,
-        }
-    }
-
-    /// Adds received bytes.
-    pub fn add(&mut self, bytes: &[u8]) {
-        let bytes = bytes.get(bytes.len().saturating_sub(self.most)..).unwrap_or_default();
-        let surplus = (self.bytes.len() + bytes.len()).saturating_sub(self.most);
+    /// Adds received bytes, and keeps the last `most`.
+    pub fn add(&mut self, bytes: &[u8], most: usize) {
+        let kept = bytes.get(bytes.len().saturating_sub(most)..).unwrap_or_default();
+        let surplus = (self.bytes.len() + kept.len()).saturating_sub(most);
+        self.is_cut |= kept.len() < bytes.len() || surplus > 0;
         self.bytes.drain(..surplus.min(self.bytes.len()));
-        self.bytes.extend(bytes);
+        self.bytes.extend(kept);
     }
 
     /// The last bytes, in one piece.
     pub fn bytes(&mut self) -> &[u8] {
         self.bytes.make_contiguous()
+    }
+
+    /// True if there were bytes before them.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 }
 
@@ -173,12 +171,15 @@ mod tests {
 
     #[test]
     fn of_what_is_long_the_end_is_kept() {
-        let mut tail = Tail::new(4);
-        tail.add(b"12");
+        let mut tail = Tail::default();
+        tail.add(b"12", 4);
         assert_eq!(tail.bytes(), b"12");
-        tail.add(b"345");
+        tail.add(b"34", 4);
+        assert!(!tail.is_cut());
+        tail.add(b"5", 4);
         assert_eq!(tail.bytes(), b"2345");
-        tail.add(b"abcdefgh");
+        assert!(tail.is_cut());
+        tail.add(b"abcdefgh", 4);
         assert_eq!(tail.bytes(), b"efgh");
     }
 }

@@ -2,6 +2,7 @@
 //! a failure and shows it to every user with access.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use ojs_values::small;
 
@@ -48,13 +49,49 @@ impl Redaction {
 
     /// The text without secrets.
     pub fn strike<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                text = Cow::Owned(text.replace(secret.as_str(), STRUCK));
+        self.strike_from(text, 0)
+    }
+
+    /// The text from `start` on, without secrets. One that begins before `start` is struck too.
+    pub fn strike_from<'a>(&self, text: &'a str, start: usize) -> Cow<'a, str> {
+        let places = self.places(text);
+        let mut struck = String::new();
+        let mut shown = start;
+        for place in places.into_iter().filter(|place| place.end > start) {
+            struck.push_str(text.get(shown..place.start).unwrap_or_default());
+            struck.push_str(STRUCK);
+            shown = place.end;
+        }
+        let rest = text.get(shown..).unwrap_or_default();
+        if struck.is_empty() {
+            return Cow::Borrowed(rest);
+        }
+        struck.push_str(rest);
+        Cow::Owned(struck)
+    }
+
+    /// The places of secrets, in order. Secrets that overlap are one place.
+    fn places(&self, text: &str) -> Vec<Range<usize>> {
+        let of = |secret: &'_ String| -> Vec<Range<usize>> {
+            let found = text.match_indices(secret.as_str());
+            found.map(|(start, found)| start..start + found.len()).collect()
+        };
+        let mut found: Vec<Range<usize>> = self.secrets.iter().flat_map(of).collect();
+        small::sort_by(&mut found, |one, other| one.start < other.start);
+        let mut places: Vec<Range<usize>> = Vec::new();
+        for next in found {
+            match places.last_mut() {
+                Some(last) if next.start < last.end => last.end = last.end.max(next.end),
+                Some(_) | None => places.push(next),
             }
         }
-        text
+        places
+    }
+
+    /// Most bytes of a secret that can stand on one side of a cut while the rest is on the other.
+    pub fn most_of_a_half(&self) -> usize {
+        let longest = self.secrets.first().map_or(0, String::len);
+        longest.saturating_sub(1)
     }
 }
 
@@ -102,6 +139,26 @@ mod tests {
     fn of_a_secret_within_another_nothing_is_left() {
         let redaction = redaction(&["*"], &["A=secret", "B=secret-and-more"]);
         assert_eq!(redaction.strike("secret-and-more, secret"), "[redacted], [redacted]");
+    }
+
+    #[test]
+    fn of_secrets_that_overlap_nothing_is_left() {
+        let redaction = redaction(&["*"], &["A=abcdefgh", "B=efghijkl"]);
+        assert_eq!(redaction.strike("abcdefghijkl, efghijkl"), "[redacted], [redacted]");
+    }
+
+    #[test]
+    fn a_secret_that_begins_before_the_shown_part_is_struck_too() {
+        let redaction = redaction(&["*"], &["A=secret"]);
+        let text = "secret and secret";
+        for (start, shown) in [
+            (3, "[redacted] and [redacted]"),
+            (6, " and [redacted]"),
+            (12, "[redacted]"),
+            (17, ""),
+        ] {
+            assert_eq!(redaction.strike_from(text, start), shown, "from {start}");
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub const READ_BYTES: usize = 64 << 10;
 /// job can hold. A leftover process may write for ever.
 const MOST_LEFT_BYTES: usize = (1 << 20) + READ_BYTES;
 
-/// Standard error that is looked at for secrets before its end is shown, in bytes: a secret may
-/// begin before that end.
+/// Standard error of which the end is shown after its secrets were struck, in bytes. Before these
+/// bytes so many more are kept that a secret that begins there is found.
 const TAIL_BYTES: usize = 2 * STDERR_BYTES;
 
 /// One of a job's streams.
@@ -120,7 +120,7 @@ impl JobStreams {
             output,
             result: Limited::new(output_limit),
             stdout_lines: Lines::default(),
-            tail: Tail::new(TAIL_BYTES),
+            tail: Tail::default(),
             stderr_lines: Lines::default(),
             channel_lines: FrameReader::new(most_line),
         }
@@ -205,9 +205,9 @@ impl JobStreams {
         (self.result.bytes(), self.result.is_cut())
     }
 
-    /// The end of standard error.
-    pub fn stderr(&mut self) -> Vec<u8> {
-        self.tail.bytes().to_vec()
+    /// The end of standard error, and whether there was more before it.
+    pub fn stderr(&mut self) -> (Vec<u8>, bool) {
+        (self.tail.bytes().to_vec(), self.tail.is_cut())
     }
 
     fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) -> OneRead {
@@ -225,7 +225,7 @@ impl JobStreams {
                 .stdout_lines
                 .add(bytes, &mut |line| say(job, "stdout", line, redaction)),
             (JobStream::Stderr, ExecOutput::Result | ExecOutput::Log) => {
-                self.tail.add(bytes);
+                self.tail.add(bytes, TAIL_BYTES + redaction.most_of_a_half());
                 self.stderr_lines
                     .add(bytes, &mut |line| say(job, "stderr", line, redaction));
             }
