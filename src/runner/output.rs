@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::runner::redaction::Redaction;
+
 /// Most bytes of a line that are one piece in the log: with its escapes it fits into one record.
 const PIECE_BYTES: usize = 3000;
 
@@ -76,7 +78,7 @@ impl Tail {
 }
 
 /// The lines of a stream. A long one is split into pieces, so none of it is lost and none waits for
-/// its end.
+/// its end. No piece ends within a secret.
 #[derive(Debug, Default)]
 pub struct Lines {
     begun: Vec<u8>,
@@ -85,42 +87,41 @@ pub struct Lines {
 impl Lines {
     /// Adds received bytes. Calls `say` for each complete line, and each piece of a long one. Empty
     /// lines are left out.
-    pub fn add(&mut self, mut bytes: &[u8], say: &mut dyn FnMut(&str)) {
-        while !bytes.is_empty() {
-            let room = PIECE_BYTES.saturating_sub(self.begun.len()).max(1);
-            let within = bytes.get(..room).unwrap_or(bytes);
-            let end = within.iter().position(|byte| *byte == b'\n');
-            let (line, rest) = match end {
-                Some(end) => (bytes.get(..end), bytes.get(end + 1..)),
-                None => (bytes.get(..within.len()), bytes.get(within.len()..)),
-            };
-            let line = line.unwrap_or_default();
-            if end.is_none() && self.begun.len() + line.len() < PIECE_BYTES {
-                self.begun.extend_from_slice(line);
-                return;
+    pub fn add(&mut self, bytes: &[u8], redaction: &Redaction, say: &mut dyn FnMut(&str)) {
+        // A secret that begins in the next piece is complete then.
+        let most = PIECE_BYTES + redaction.most_of_a_half();
+        for (number, part) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if number > 0 {
+                self.end(redaction, say);
             }
-            if self.begun.is_empty() {
-                say_line(line, say);
-            } else {
-                self.begun.extend_from_slice(line);
-                say_line(&self.begun, say);
-                self.begun.clear();
+            for part in part.chunks(PIECE_BYTES) {
+                self.begun.extend_from_slice(part);
+                self.say_pieces(most, redaction, say);
             }
-            bytes = rest.unwrap_or_default();
         }
     }
 
-    /// The stream has ended.
-    pub fn end(&mut self, say: &mut dyn FnMut(&str)) {
-        say_line(&self.begun, say);
-        self.begun = Vec::new();
+    /// The line or the stream has ended.
+    pub fn end(&mut self, redaction: &Redaction, say: &mut dyn FnMut(&str)) {
+        self.say_pieces(PIECE_BYTES, redaction, say);
+        say_line(&self.begun, redaction, say);
+        self.begun.clear();
+    }
+
+    /// Says pieces of the begun line until at most so many bytes are left.
+    fn say_pieces(&mut self, most: usize, redaction: &Redaction, say: &mut dyn FnMut(&str)) {
+        while self.begun.len() > most {
+            let cut = redaction.whole_at(&self.begun, PIECE_BYTES);
+            say_line(self.begun.get(..cut).unwrap_or_default(), redaction, say);
+            self.begun.drain(..cut);
+        }
     }
 }
 
-fn say_line(line: &[u8], say: &mut dyn FnMut(&str)) {
+fn say_line(line: &[u8], redaction: &Redaction, say: &mut dyn FnMut(&str)) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if !line.is_empty() {
-        say(&String::from_utf8_lossy(line));
+        say(&redaction.strike(&String::from_utf8_lossy(line)));
     }
 }
 
@@ -129,12 +130,18 @@ mod tests {
     use super::*;
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        struck_lines(&Redaction::default(), pieces)
+    }
+
+    fn struck_lines(redaction: &Redaction, pieces: &[&[u8]]) -> Vec<String> {
         let (mut lines, mut found) = (Lines::default(), Vec::new());
         let mut say = |line: &str| found.push(line.to_owned());
         for piece in pieces {
-            lines.add(piece, &mut say);
+            lines.add(piece, redaction, &mut say);
+            let most = PIECE_BYTES + redaction.most_of_a_half();
+            assert!(lines.begun.len() <= most, "{} bytes wait", lines.begun.len());
         }
-        lines.end(&mut say);
+        lines.end(redaction, &mut say);
         found
     }
 
@@ -153,6 +160,30 @@ mod tests {
             let pieces: Vec<&[u8]> = long.as_bytes().chunks(step).collect();
             let lengths: Vec<usize> = lines(&pieces).iter().map(String::len).collect();
             assert_eq!(lengths, [PIECE_BYTES, PIECE_BYTES, 1, 5], "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_long_line_is_struck_wherever_the_pieces_meet() {
+        for length in [6, 40, PIECE_BYTES, 2 * PIECE_BYTES + 7] {
+            let secret = format!("<{}>", "s".repeat(length - 2));
+            let entry = format!("A_TOKEN={secret}");
+            let redaction = Redaction::new(&["*_TOKEN".to_owned()], [entry.as_bytes()].into_iter());
+            for before in [
+                0,
+                1,
+                PIECE_BYTES - length.min(PIECE_BYTES),
+                PIECE_BYTES - 3,
+                PIECE_BYTES,
+            ] {
+                let line = "x".repeat(before) + &secret + &"y".repeat(PIECE_BYTES) + &secret + "\n";
+                for step in [1000, PIECE_BYTES, line.len()] {
+                    let pieces: Vec<&[u8]> = line.as_bytes().chunks(step).collect();
+                    let said = struck_lines(&redaction, &pieces).concat();
+                    let expected = line.trim().replace(&secret, "[redacted]");
+                    assert!(said == expected, "{length} bytes behind {before}, in steps of {step}");
+                }
+            }
         }
     }
 

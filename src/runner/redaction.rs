@@ -93,6 +93,26 @@ impl Redaction {
         let longest = self.secrets.first().map_or(0, String::len);
         longest.saturating_sub(1)
     }
+
+    /// The place nearest to `cut` at which no secret is cut in two: `cut` itself, the beginning of
+    /// a secret, or the end of one that stands at the very beginning. A secret whose value is no
+    /// UTF-8 is not found.
+    pub fn whole_at(&self, bytes: &[u8], mut cut: usize) -> usize {
+        let half = |cut: usize| {
+            self.secrets.iter().find_map(|secret| {
+                let is_here = |start: &usize| bytes.get(*start..start + secret.len()) == Some(secret.as_bytes());
+                let start = (cut.saturating_sub(secret.len() - 1)..cut).find(is_here)?;
+                Some(start..start + secret.len())
+            })
+        };
+        while let Some(secret) = half(cut) {
+            if secret.start == 0 {
+                return secret.end;
+            }
+            cut = secret.start;
+        }
+        cut
+    }
 }
 
 fn fits(pattern: &str, name: &str) -> bool {
@@ -158,6 +178,15 @@ mod tests {
             (17, ""),
         ] {
             assert_eq!(redaction.strike_from(text, start), shown, "from {start}");
+        }
+    }
+
+    #[test]
+    fn a_cut_goes_around_secrets() {
+        let redaction = redaction(&["*"], &["A=abcdef", "B=123456"]);
+        let text = b"abcdef, 123456abcdef";
+        for (cut, expected) in [(3, 6), (6, 6), (7, 7), (8, 8), (9, 8), (14, 14), (19, 14), (20, 20)] {
+            assert_eq!(redaction.whole_at(text, cut), expected, "at {cut}");
         }
     }
 

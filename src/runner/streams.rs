@@ -188,8 +188,10 @@ impl JobStreams {
             channel: None,
         };
         let redaction = &reader.redaction;
-        self.stdout_lines.end(&mut |line| say(job, "stdout", line, redaction));
-        self.stderr_lines.end(&mut |line| say(job, "stderr", line, redaction));
+        self.stdout_lines
+            .end(redaction, &mut |line| sink::say_of_job(job, "stdout", line));
+        self.stderr_lines
+            .end(redaction, &mut |line| sink::say_of_job(job, "stderr", line));
     }
 
     /// Asks the job to end: its reads of the channel return the end of the file.
@@ -223,11 +225,11 @@ impl JobStreams {
             (JobStream::Stdout, ExecOutput::Result) => self.result.add(bytes),
             (JobStream::Stdout, ExecOutput::Log) => self
                 .stdout_lines
-                .add(bytes, &mut |line| say(job, "stdout", line, redaction)),
+                .add(bytes, redaction, &mut |line| sink::say_of_job(job, "stdout", line)),
             (JobStream::Stderr, ExecOutput::Result | ExecOutput::Log) => {
                 self.tail.add(bytes, TAIL_BYTES + redaction.most_of_a_half());
                 self.stderr_lines
-                    .add(bytes, &mut |line| say(job, "stderr", line, redaction));
+                    .add(bytes, redaction, &mut |line| sink::say_of_job(job, "stderr", line));
             }
             (JobStream::Channel, ExecOutput::Result | ExecOutput::Log) => self.take_lines(bytes, job, news),
         }
@@ -242,10 +244,6 @@ impl JobStreams {
             }
         }
     }
-}
-
-fn say(job: &str, stream: &str, line: &str, redaction: &Redaction) {
-    sink::say_of_job(job, stream, &redaction.strike(line));
 }
 
 fn read<S>(stream: &mut Option<S>, mut once: impl FnMut(&mut S) -> io::Result<Piece>) -> OneRead {
