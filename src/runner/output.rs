@@ -7,6 +7,9 @@ use crate::runner::redaction::Redaction;
 /// Most bytes of a line that are one piece in the log: with its escapes it fits into one record.
 const PIECE_BYTES: usize = 3000;
 
+/// Most bytes of a character.
+const LONGEST_CHARACTER: usize = 4;
+
 /// The beginning of a stream, up to a limit.
 #[derive(Debug)]
 pub struct Limited {
@@ -78,7 +81,7 @@ impl Tail {
 }
 
 /// The lines of a stream. A long one is split into pieces, so none of it is lost and none waits for
-/// its end. No piece ends within a secret.
+/// its end. No piece ends within a character or a secret.
 #[derive(Debug, Default)]
 pub struct Lines {
     begun: Vec<u8>,
@@ -111,11 +114,19 @@ impl Lines {
     /// Says pieces of the begun line until at most so many bytes are left.
     fn say_pieces(&mut self, most: usize, redaction: &Redaction, say: &mut dyn FnMut(&str)) {
         while self.begun.len() > most {
-            let cut = redaction.whole_at(&self.begun, PIECE_BYTES);
+            let cut = redaction.whole_at(&self.begun, character_end(&self.begun, PIECE_BYTES));
             say_line(self.begun.get(..cut).unwrap_or_default(), redaction, say);
             self.begun.drain(..cut);
         }
     }
+}
+
+/// The last place up to `most` at which no character is cut in two. Bytes that are no UTF-8 are cut
+/// anywhere.
+fn character_end(bytes: &[u8], most: usize) -> usize {
+    let is_begin = |place: &usize| bytes.get(*place).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let places = most.saturating_sub(LONGEST_CHARACTER - 1)..=most;
+    places.rev().find(is_begin).unwrap_or(most)
 }
 
 fn say_line(line: &[u8], redaction: &Redaction, say: &mut dyn FnMut(&str)) {
@@ -185,6 +196,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        for character in ["\u{e4}", "\u{20ac}", "\u{1f980}"] {
+            for before in 0..=4 {
+                let line = "x".repeat(before) + &character.repeat(PIECE_BYTES);
+                for step in [1, 999, line.len()] {
+                    let pieces: Vec<&[u8]> = line.as_bytes().chunks(step).collect();
+                    assert!(
+                        lines(&pieces).concat() == line,
+                        "{character} behind {before}, in steps of {step}"
+                    );
+                }
+            }
+        }
+        let lengths: Vec<usize> = lines(&[&[0x80; PIECE_BYTES + 1]])
+            .iter()
+            .map(|line| line.chars().count())
+            .collect();
+        assert_eq!(lengths, [PIECE_BYTES, 1], "what is no text is cut anywhere");
     }
 
     #[test]
