@@ -20,6 +20,61 @@ pub const MOST_BYTES: usize = 3 << 19;
 /// The states that are shown; each is 1 or 0.
 const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, WorkerState::Terminate];
 
+/// Type, name and help of each family.
+const FAMILIES: &str = "\
+counter ojs_job_completed_total Jobs whose ACK the backend has.
+histogram ojs_job_duration_seconds From the hand-over of a job to a worker to the first request that tells the \
+    backend its outcome.
+counter ojs_init_jobs_total Reservations of jobs that ended, by how.
+counter ojs_init_job_timeouts_total Jobs whose own timeout was over.
+counter ojs_init_job_errors_total FAILs that the backend has, by the type of their error.
+gauge ojs_worker_active_jobs Jobs that are claimed and not yet settled.
+gauge ojs_init_oldest_job_age_seconds Since the oldest active job was claimed.
+gauge ojs_init_jobs_unanswered Jobs that were cancelled or lost, whose handlers have not answered in time: each \
+    holds a place in the worker.
+gauge ojs_init_jobs_past_timeout Jobs whose own timeout is over, and which go on since nobody is ended for that.
+gauge ojs_init_jobs_held_back Jobs that were given back and are held before they go: they do not count as active.
+gauge ojs_init_concurrency Most jobs that may be active at once.
+gauge ojs_init_free_credit Jobs that a FETCH would ask for now.
+gauge ojs_init_memory_taken_ratio Share of the container's memory limit that is taken, where there is a memory gate.
+gauge ojs_init_memory_gate_closed Whether no jobs are asked for because too much of it is taken.
+gauge ojs_init_connections_ready Connections of the worker that have said ready, pausing ones included.
+gauge ojs_init_worker_capacity Jobs that the connections of the worker take at a time, together.
+gauge ojs_init_worker_running Whether the worker's process runs.
+gauge ojs_init_worker_age_seconds Since the worker's process was started.
+gauge ojs_init_worker_jobs Jobs that were given to the worker since its process was started.
+gauge ojs_init_worker_memory_bytes Memory of the worker with all its descendants; a page that they share counts once.
+gauge ojs_init_worker_processes Processes of the worker, zombies included.
+counter ojs_init_worker_cpu_seconds_total Processor time of this worker and the ones before it, with all their \
+    descendants.
+gauge ojs_init_state 1 for the state that it is in, 0 for the others.
+gauge ojs_init_drain_seconds Since the preStop hook or, without one, since terminate began; 0 before.
+gauge ojs_init_drain_left_seconds During a preStop hook and in terminate: until jobs are cut off; 0 in the stop phase.
+gauge ojs_init_exit_left_seconds In terminate: until the exit at the latest.
+counter ojs_init_jobs_cut_off_total Jobs that the shutdown has cut off.
+gauge ojs_init_heartbeat_age_seconds Since the backend last accepted a heartbeat; since the start where it has \
+    accepted none.
+gauge ojs_init_heartbeat_interval_seconds Time between two heartbeats.
+counter ojs_init_heartbeats_failed_total Heartbeats that the backend did not accept.
+gauge ojs_init_event_streams Open streams of events of the backend.
+gauge ojs_init_event_streams_telling Open streams of events that have told something.
+gauge ojs_init_event_streams_deaf Streams of events that were closed because they told nothing of new jobs.
+counter ojs_init_wakeups_total FETCHes that such a stream brought forward.
+counter ojs_init_requests_total Requests to the backend, by the HTTP status of the answer; none where there was no \
+    answer.
+counter ojs_init_results_dropped_total Jobs that are done and whose result the backend did not take.
+counter ojs_init_jobs_dropped_total Jobs that the worker has no more, for all that can be told, without an outcome.
+counter ojs_init_give_back_loops_total How often a type, or a job, began to be given back again and again.
+counter ojs_init_worker_restarts_total Workers that were started after the first one, recycled ones apart.
+counter ojs_init_worker_recycles_total Recyclings of the worker, by reason.
+counter ojs_init_reaped_orphans_total Processes that were reaped and are not the worker.
+counter ojs_init_log_records_dropped_total Records of the log that were dropped because standard error was too slow.
+counter ojs_init_spans_sent_total Spans of jobs that the collector of traces has accepted.
+counter ojs_init_spans_dropped_total Spans of jobs that were dropped: the collector was away, slow, or did not \
+    accept them.
+gauge ojs_init_build_info Always 1; the label says which version runs.
+gauge process_start_time_seconds When ojs-init started, in seconds since the beginning of 1970.";
+
 /// The input of the metrics.
 #[derive(Debug)]
 pub struct Observed<'a> {
@@ -51,23 +106,6 @@ pub fn text(observed: &Observed<'_>) -> String {
     page.text
 }
 
-#[derive(Clone, Copy)]
-enum Type {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Type {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
 /// The text as it grows. Writing to a string cannot fail.
 #[derive(Default)]
 struct Page {
@@ -76,26 +114,21 @@ struct Page {
 
 impl Page {
     fn jobs(&mut self, metrics: &Metrics) {
-        let name = "ojs_job_completed_total";
-        self.family(name, Type::Counter, "Jobs whose ACK the backend has.");
+        let name = self.family("ojs_job_completed_total");
         for (kind, of_kind) in metrics.kinds() {
             self.sample(name, &labels(kind), of_kind.ends(JobEnd::Acked));
         }
-        let name = "ojs_job_duration_seconds";
-        let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
-        self.family(name, Type::Histogram, help);
+        let name = self.family("ojs_job_duration_seconds");
         for (kind, of_kind) in metrics.kinds() {
             for (end, histogram) in &of_kind.durations {
                 self.histogram(name, kind, *end, histogram);
             }
         }
-        let name = "ojs_init_jobs_total";
-        self.family(name, Type::Counter, "Reservations of jobs that ended, by how.");
+        let name = self.family("ojs_init_jobs_total");
         for (kind, of_kind) in metrics.kinds() {
             self.ends(name, kind, of_kind);
         }
-        let name = "ojs_init_job_timeouts_total";
-        self.family(name, Type::Counter, "Jobs whose own timeout was over.");
+        let name = self.family("ojs_init_job_timeouts_total");
         for (kind, of_kind) in metrics.kinds() {
             self.sample(name, &labels(kind), of_kind.timed_out);
         }
@@ -103,12 +136,7 @@ impl Page {
 
     /// Adds the FAILs by the type of their error.
     fn errors(&mut self, metrics: &Metrics) {
-        let name = "ojs_init_job_errors_total";
-        self.family(
-            name,
-            Type::Counter,
-            "FAILs that the backend has, by the type of their error.",
-        );
+        let name = self.family("ojs_init_job_errors_total");
         for (error, count) in metrics.errors() {
             self.sample(name, &[("error", error)], count);
         }
@@ -140,100 +168,40 @@ impl Page {
     /// Adds the gauges.
     fn presence(&mut self, observed: &Observed<'_>) {
         let snapshot = observed.snapshot;
-        self.gauge(
-            "ojs_worker_active_jobs",
-            "Jobs that are claimed and not yet settled.",
-            snapshot.active,
-        );
-        self.gauge_if(
+        self.value("ojs_worker_active_jobs", snapshot.active);
+        self.value_if(
             "ojs_init_oldest_job_age_seconds",
-            "Since the oldest active job was claimed.",
             snapshot
                 .oldest_since
                 .map(|since| since.elapsed(observed.now).as_secs_f64()),
         );
-        self.gauge(
-            "ojs_init_jobs_unanswered",
-            "Jobs that were cancelled or lost, whose handlers have not answered in time: each holds a place in the worker.",
-            snapshot.unanswered,
-        );
-        self.gauge(
-            "ojs_init_jobs_past_timeout",
-            "Jobs whose own timeout is over, and which go on since nobody is ended for that.",
-            snapshot.past_their_time,
-        );
-        self.gauge(
-            "ojs_init_jobs_held_back",
-            "Jobs that were given back and are held before they go: they do not count as active.",
-            snapshot.held_back,
-        );
-        self.gauge(
-            "ojs_init_concurrency",
-            "Most jobs that may be active at once.",
-            snapshot.concurrency,
-        );
-        self.gauge(
-            "ojs_init_free_credit",
-            "Jobs that a FETCH would ask for now.",
-            snapshot.free_credit,
-        );
-        self.gauge_if(
+        self.value("ojs_init_jobs_unanswered", snapshot.unanswered);
+        self.value("ojs_init_jobs_past_timeout", snapshot.past_their_time);
+        self.value("ojs_init_jobs_held_back", snapshot.held_back);
+        self.value("ojs_init_concurrency", snapshot.concurrency);
+        self.value("ojs_init_free_credit", snapshot.free_credit);
+        self.value_if(
             "ojs_init_memory_taken_ratio",
-            "Share of the container's memory limit that is taken, where there is a memory gate.",
             snapshot.memory_taken.map(|percent| f64::from(percent) / 100.0),
         );
-        self.gauge(
-            "ojs_init_memory_gate_closed",
-            "Whether no jobs are asked for because too much of it is taken.",
-            u8::from(snapshot.memory_gate_is_closed),
-        );
-        self.gauge(
-            "ojs_init_connections_ready",
-            "Connections of the worker that have said ready, pausing ones included.",
-            snapshot.ready_holders,
-        );
-        self.gauge(
-            "ojs_init_worker_capacity",
-            "Jobs that the connections of the worker take at a time, together.",
-            snapshot.capacity,
-        );
+        self.value("ojs_init_memory_gate_closed", u8::from(snapshot.memory_gate_is_closed));
+        self.value("ojs_init_connections_ready", snapshot.ready_holders);
+        self.value("ojs_init_worker_capacity", snapshot.capacity);
     }
 
     /// Adds the worker's process, and its memory and processor time.
     fn worker(&mut self, observed: &Observed<'_>) {
         let (snapshot, metrics, usage) = (observed.snapshot, observed.metrics, observed.usage);
-        self.gauge(
-            "ojs_init_worker_running",
-            "Whether the worker's process runs.",
-            u8::from(snapshot.worker_is_alive),
-        );
+        self.value("ojs_init_worker_running", u8::from(snapshot.worker_is_alive));
         let age = snapshot.worker_is_alive.then(|| metrics.worker_age(observed.now));
-        self.gauge_if(
+        self.value_if(
             "ojs_init_worker_age_seconds",
-            "Since the worker's process was started.",
             age.flatten().map(|age| age.as_secs_f64()),
         );
-        self.gauge(
-            "ojs_init_worker_jobs",
-            "Jobs that were given to the worker since its process was started.",
-            metrics.worker_jobs(),
-        );
-        self.gauge_if(
-            "ojs_init_worker_memory_bytes",
-            "Memory of the worker with all its descendants; a page that they share counts once.",
-            usage.map(|usage| usage.memory_bytes),
-        );
-        self.gauge_if(
-            "ojs_init_worker_processes",
-            "Processes of the worker, zombies included.",
-            usage.map(|usage| usage.processes),
-        );
-        let name = "ojs_init_worker_cpu_seconds_total";
-        self.family(
-            name,
-            Type::Counter,
-            "Processor time of this worker and the ones before it, with all their descendants.",
-        );
+        self.value("ojs_init_worker_jobs", metrics.worker_jobs());
+        self.value_if("ojs_init_worker_memory_bytes", usage.map(|usage| usage.memory_bytes));
+        self.value_if("ojs_init_worker_processes", usage.map(|usage| usage.processes));
+        let name = self.family("ojs_init_worker_cpu_seconds_total");
         if let Some(usage) = usage {
             self.sample(name, &[], usage.cpu.as_secs_f64());
         }
@@ -241,75 +209,40 @@ impl Page {
 
     fn shutdown(&mut self, observed: &Observed<'_>) {
         let (snapshot, now) = (observed.snapshot, observed.now);
-        let name = "ojs_init_state";
-        self.family(name, Type::Gauge, "1 for the state that it is in, 0 for the others.");
+        let name = self.family("ojs_init_state");
         for state in STATES {
             let is_in = u8::from(state == snapshot.state);
             self.sample(name, &[("state", names::worker_state(state))], is_in);
         }
         let took = snapshot.drain_since.map_or(Duration::ZERO, |since| since.elapsed(now));
-        self.gauge(
-            "ojs_init_drain_seconds",
-            "Since the preStop hook or, without one, since terminate began; 0 before.",
-            took.as_secs_f64(),
-        );
-        self.gauge_if(
+        self.value("ojs_init_drain_seconds", took.as_secs_f64());
+        self.value_if(
             "ojs_init_drain_left_seconds",
-            "During a preStop hook and in terminate: until jobs are cut off; 0 in the stop phase.",
             observed.drain_left.map(|left| left.as_secs_f64()),
         );
-        self.gauge_if(
+        self.value_if(
             "ojs_init_exit_left_seconds",
-            "In terminate: until the exit at the latest.",
             snapshot.exit_by.map(|exit| exit.remaining(now).as_secs_f64()),
         );
-        self.counter(
-            "ojs_init_jobs_cut_off_total",
-            "Jobs that the shutdown has cut off.",
-            snapshot.cut_off,
-        );
+        self.value("ojs_init_jobs_cut_off_total", snapshot.cut_off);
     }
 
     fn backend(&mut self, observed: &Observed<'_>) {
         let metrics = observed.metrics;
-        self.gauge(
+        self.value(
             "ojs_init_heartbeat_age_seconds",
-            "Since the backend last accepted a heartbeat; since the start where it has accepted none.",
             metrics.heartbeat_age(observed.now).as_secs_f64(),
         );
-        self.gauge(
+        self.value(
             "ojs_init_heartbeat_interval_seconds",
-            "Time between two heartbeats.",
             observed.snapshot.heartbeat_interval.as_secs_f64(),
         );
-        self.counter(
-            "ojs_init_heartbeats_failed_total",
-            "Heartbeats that the backend did not accept.",
-            metrics.heartbeats_failed,
-        );
-        self.gauge(
-            "ojs_init_event_streams",
-            "Open streams of events of the backend.",
-            observed.snapshot.streams,
-        );
-        self.gauge(
-            "ojs_init_event_streams_telling",
-            "Open streams of events that have told something.",
-            observed.snapshot.telling_streams,
-        );
-        self.gauge(
-            "ojs_init_event_streams_deaf",
-            "Streams of events that were closed because they told nothing of new jobs.",
-            observed.snapshot.deaf_streams,
-        );
-        self.counter(
-            "ojs_init_wakeups_total",
-            "FETCHes that such a stream brought forward.",
-            metrics.wakeups,
-        );
-        let name = "ojs_init_requests_total";
-        let help = "Requests to the backend, by the HTTP status of the answer; none where there was no answer.";
-        self.family(name, Type::Counter, help);
+        self.value("ojs_init_heartbeats_failed_total", metrics.heartbeats_failed);
+        self.value("ojs_init_event_streams", observed.snapshot.streams);
+        self.value("ojs_init_event_streams_telling", observed.snapshot.telling_streams);
+        self.value("ojs_init_event_streams_deaf", observed.snapshot.deaf_streams);
+        self.value("ojs_init_wakeups_total", metrics.wakeups);
+        let name = self.family("ojs_init_requests_total");
         for (endpoint, status, count) in metrics.requests() {
             let status = match status {
                 StatusLabel::None => "none".to_owned(),
@@ -323,80 +256,43 @@ impl Page {
 
     fn process(&mut self, observed: &Observed<'_>) {
         let metrics = observed.metrics;
-        self.counter(
-            "ojs_init_results_dropped_total",
-            "Jobs that are done and whose result the backend did not take.",
-            metrics.results_dropped,
-        );
-        self.counter(
-            "ojs_init_jobs_dropped_total",
-            "Jobs that the worker has no more, for all that can be told, without an outcome.",
-            metrics.jobs_dropped,
-        );
-        self.counter(
-            "ojs_init_give_back_loops_total",
-            "How often a type, or a job, began to be given back again and again.",
-            metrics.give_back_loops,
-        );
-        self.counter(
-            "ojs_init_worker_restarts_total",
-            "Workers that were started after the first one, recycled ones apart.",
-            metrics.restarts(),
-        );
-        let name = "ojs_init_worker_recycles_total";
-        self.family(name, Type::Counter, "Recyclings of the worker, by reason.");
+        self.value("ojs_init_results_dropped_total", metrics.results_dropped);
+        self.value("ojs_init_jobs_dropped_total", metrics.jobs_dropped);
+        self.value("ojs_init_give_back_loops_total", metrics.give_back_loops);
+        self.value("ojs_init_worker_restarts_total", metrics.restarts());
+        let name = self.family("ojs_init_worker_recycles_total");
         for (reason, count) in &metrics.recycles {
             self.sample(name, &[("reason", reason)], count);
         }
-        self.counter(
-            "ojs_init_reaped_orphans_total",
-            "Processes that were reaped and are not the worker.",
-            metrics.orphans_reaped,
-        );
-        self.counter(
-            "ojs_init_log_records_dropped_total",
-            "Records of the log that were dropped because standard error was too slow.",
-            observed.log_records_dropped,
-        );
-        self.counter(
-            "ojs_init_spans_sent_total",
-            "Spans of jobs that the collector of traces has accepted.",
-            observed.spans_sent,
-        );
-        self.counter(
-            "ojs_init_spans_dropped_total",
-            "Spans of jobs that were dropped: the collector was away, slow, or did not accept them.",
-            observed.spans_dropped,
-        );
-        let name = "ojs_init_build_info";
-        self.family(name, Type::Gauge, "Always 1; the label says which version runs.");
+        self.value("ojs_init_reaped_orphans_total", metrics.orphans_reaped);
+        self.value("ojs_init_log_records_dropped_total", observed.log_records_dropped);
+        self.value("ojs_init_spans_sent_total", observed.spans_sent);
+        self.value("ojs_init_spans_dropped_total", observed.spans_dropped);
+        let name = self.family("ojs_init_build_info");
         self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
-        self.gauge(
-            "process_start_time_seconds",
-            "When ojs-init started, in seconds since the beginning of 1970.",
-            metrics.started_at.as_secs_f64(),
-        );
+        self.value("process_start_time_seconds", metrics.started_at.as_secs_f64());
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, Type::Counter, help);
-        self.sample(name, &[], value);
+    /// Adds a family with one sample.
+    fn value(&mut self, family: &'static str, value: impl Display) {
+        self.value_if(family, Some(value));
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, Type::Gauge, help);
-        self.sample(name, &[], value);
-    }
-
-    fn gauge_if(&mut self, name: &str, help: &str, value: Option<impl Display>) {
-        self.family(name, Type::Gauge, help);
+    fn value_if(&mut self, family: &'static str, value: Option<impl Display>) {
+        let name = self.family(family);
         if let Some(value) = value {
             self.sample(name, &[], value);
         }
     }
 
-    fn family(&mut self, name: &str, of: Type, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", of.name());
+    /// Begins a family. Returns its name.
+    fn family(&mut self, name: &'static str) -> &'static str {
+        let rows = FAMILIES.lines().filter_map(|row| row.split_once(' '));
+        let mut families = rows.filter_map(|(of, row)| Some((of, row.strip_prefix(name)?.strip_prefix(' ')?)));
+        if let Some((of, help)) = families.next() {
+            let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {of}");
+        }
+        name
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
