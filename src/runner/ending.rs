@@ -11,7 +11,7 @@ use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::sink;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, ProcessMarks};
-use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome};
+use crate::runner::outcome::{self, EndedFor, JobEnding, JobOutcome};
 use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::Moment;
 use ojs_os::process::Pid;
@@ -176,7 +176,7 @@ impl Runner {
             stderr: &stderr,
             stderr_is_cut,
         };
-        self.meanings.judge(&ending, &self.reader.redaction)
+        outcome::judge(&self.starter.settings, &ending, &self.reader.redaction)
     }
 
     /// The runner's children that are no jobs' processes. Those of them that have ended are reaped.

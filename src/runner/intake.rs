@@ -7,10 +7,10 @@ use log::{debug, warn};
 use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
-use crate::runner::outcome::{EndedFor, JobOutcome};
+use crate::runner::outcome::{EndedFor, JobOutcome, not_started};
 use crate::runner::start::ProcessNotStarted;
 use crate::runner::state::{PostponedJob, Runner, RunnerTimer, RunnerTokenOwner};
-use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause, time_to_kill};
+use ojs_lifecycle::api::{CancelReason, JobError, Moment, SHORTAGE_WINDOW, shortage_pause, time_to_kill};
 use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
 
@@ -173,7 +173,7 @@ impl Runner {
         if self.waiting.remove(&number).is_some() {
             self.by_id.remove(id);
             self.disarm(number);
-            let outcome = self.meanings.not_started(reason);
+            let outcome = not_started(self.starter.settings.leftovers, reason);
             return self.tell(id, outcome);
         }
         self.ask_to_end(number, EndedFor::Cancel(reason), grace, now);
@@ -235,9 +235,12 @@ impl Runner {
             JobOutcome::Ack { .. } => {
                 JobOutcome::failure("result_too_large", "the result is longer than worker.max_frame", false)
             }
-            JobOutcome::Fail(error) => {
-                JobOutcome::failure(error.code.as_deref().unwrap_or("failed"), "", error.retryable)
-            }
+            // Without its type, whatever the code is.
+            JobOutcome::Fail(error) => JobOutcome::Fail(JobError {
+                code: Some(error.code.unwrap_or("failed".into())),
+                retryable: error.retryable,
+                ..JobError::new("")
+            }),
             JobOutcome::Release { .. } | JobOutcome::CutOff => JobOutcome::CutOff,
         };
         self.connection.send(&match shorter {

@@ -53,7 +53,6 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::InitConnection;
-use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
 use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
@@ -173,7 +172,6 @@ fn assemble(
         poll,
         signals,
         connection,
-        meanings: Meanings::new(&settings.exec, settings.leftovers),
         reader: OutputReader::new(redaction),
         starter: Starter {
             routes,

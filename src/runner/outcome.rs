@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::Exec;
 use crate::config::values::enums::ExecOutput;
-use crate::config::values::exec::{ExitVerdict, ProcessEnd, Verdicts};
+use crate::config::values::exec::{ExitVerdict, ProcessEnd};
+use crate::config::{Exec, RunnerSettings};
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CANCELLED_BY_OPERATOR, CancelReason, JobError, Leftovers};
 use ojs_os::reaper::Usage;
@@ -19,15 +19,10 @@ pub const STDERR_BYTES: usize = 4096;
 /// Most bytes of a line of standard error in the message of a failure.
 const MESSAGE_LINE_BYTES: usize = 200;
 
-/// How a job's end is read.
-#[derive(Debug)]
-pub struct Meanings {
-    verdicts: Verdicts,
-    output: ExecOutput,
-    output_limit: u64,
-    /// The outcome of a cancelled job.
-    leftovers: Leftovers,
-}
+/// Codes of failures that are their types as well.
+const TYPES: [&str; 2] = [CANCELLED_BY_OPERATOR, OUT_OF_MEMORY];
+
+const OUT_OF_MEMORY: &str = "out_of_memory";
 
 /// The end of a job's process, and the facts about it.
 #[derive(Debug)]
@@ -74,20 +69,14 @@ pub enum JobOutcome {
 }
 
 impl JobOutcome {
-    /// A failure with only a code and a message.
+    /// A failure with only a code and a message, and the code as its type if it is one.
     pub fn failure(code: &str, message: &str, retryable: bool) -> Self {
         Self::Fail(JobError {
+            kind: TYPES.contains(&code).then(|| code.into()),
             code: Some(code.into()),
             retryable,
             ..JobError::new(message)
         })
-    }
-
-    /// Sets the error type to the error code.
-    fn has_its_code_as_type(&mut self) {
-        if let Self::Fail(error) = self {
-            error.kind = error.code.clone();
-        }
     }
 
     /// Its name in the log. The outcome of a job that was lost, or cancelled at the backend, does
@@ -105,99 +94,80 @@ impl JobOutcome {
     }
 }
 
-impl Meanings {
-    /// The meanings that the settings have.
-    pub fn new(exec: &Exec, leftovers: Leftovers) -> Self {
-        Self {
-            verdicts: exec.exit.clone(),
-            output: exec.output,
-            output_limit: exec.output_limit,
-            leftovers,
+/// The outcome that this end means.
+pub fn judge(settings: &RunnerSettings, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+    let end = match ending.ended {
+        Ended::Exited(status) => ProcessEnd::Status(status),
+        Ended::Signalled(signal) => ProcessEnd::Signal(signal),
+    };
+    let verdict = settings.exec.exit.0.get(&end).copied().unwrap_or(ExitVerdict::Retry);
+    // A job that was asked to end may still have finished, or may give itself back. After its
+    // timeout it may not give itself back, because the next attempt would run into the same
+    // timeout, without end.
+    let has_exited = matches!(ending.ended, Ended::Exited(_));
+    let may_go_back = has_exited && ending.cause != Some(EndedFor::Cancel(CancelReason::Timeout));
+    match (verdict, ending.cause) {
+        (ExitVerdict::Ack, _) if has_exited => acknowledge(&settings.exec, ending, redaction),
+        (ExitVerdict::Release(after), _) if may_go_back => release(&ending.ended.to_string(), milliseconds(after)),
+        (_, Some(EndedFor::Cancel(reason))) => cancelled(settings.leftovers, reason, ending, redaction),
+        (_, Some(EndedFor::Memory(most))) if !has_exited => {
+            let message = format!("the job took more memory than exec.max_memory allows ({most} bytes)");
+            failure(ending, redaction, OUT_OF_MEMORY, message, true)
+        }
+        (_, Some(EndedFor::Kernel)) if !has_exited => {
+            let message = "the kernel ended the job because memory ran out".to_owned();
+            failure(ending, redaction, OUT_OF_MEMORY, message, true)
+        }
+        (ExitVerdict::Ack, _) => acknowledge(&settings.exec, ending, redaction),
+        (ExitVerdict::Release(after), _) => release(&ending.ended.to_string(), milliseconds(after)),
+        (ExitVerdict::Retry, _) => by_end(ending, redaction, true),
+        (ExitVerdict::Discard, _) => by_end(ending, redaction, false),
+    }
+}
+
+/// The outcome of a job that is cancelled before its process was started.
+pub fn not_started(leftovers: Leftovers, reason: CancelReason) -> JobOutcome {
+    match reason {
+        CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),
+        CancelReason::Cancelled | CancelReason::Operator if leftovers == Leftovers::Fail => {
+            let message = "an operator cancelled the job before its process was started";
+            JobOutcome::failure(CANCELLED_BY_OPERATOR, message, true)
+        }
+        CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Operator | CancelReason::Lost => {
+            release("not started", 0)
         }
     }
+}
 
-    /// The outcome that this end means.
-    pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
-        let end = match ending.ended {
-            Ended::Exited(status) => ProcessEnd::Status(status),
-            Ended::Signalled(signal) => ProcessEnd::Signal(signal),
-        };
-        let verdict = self.verdicts.0.get(&end).copied().unwrap_or(ExitVerdict::Retry);
-        // A job that was asked to end may still have finished, or may give itself back. After its
-        // timeout it may not give itself back, because the next attempt would run into the same
-        // timeout, without end.
-        let has_exited = matches!(ending.ended, Ended::Exited(_));
-        let may_go_back = has_exited && ending.cause != Some(EndedFor::Cancel(CancelReason::Timeout));
-        match (verdict, ending.cause) {
-            (ExitVerdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
-            (ExitVerdict::Release(after), _) if may_go_back => release(&ending.ended.to_string(), milliseconds(after)),
-            (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
-            (_, Some(EndedFor::Memory(most))) if !has_exited => {
-                let message = format!("the job took more memory than exec.max_memory allows ({most} bytes)");
-                out_of_memory(ending, redaction, message)
-            }
-            (_, Some(EndedFor::Kernel)) if !has_exited => {
-                let message = "the kernel ended the job because memory ran out".to_owned();
-                out_of_memory(ending, redaction, message)
-            }
-            (ExitVerdict::Ack, _) => self.acknowledge(ending, redaction),
-            (ExitVerdict::Release(after), _) => release(&ending.ended.to_string(), milliseconds(after)),
-            (ExitVerdict::Retry, _) => by_end(ending, redaction, true),
-            (ExitVerdict::Discard, _) => by_end(ending, redaction, false),
-        }
+fn acknowledge(exec: &Exec, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+    if exec.output == ExecOutput::Log {
+        return JobOutcome::Ack { result: None };
     }
-
-    /// The outcome of a job that is cancelled before its process was started.
-    pub fn not_started(&self, reason: CancelReason) -> JobOutcome {
-        match reason {
-            CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),
-            CancelReason::Cancelled | CancelReason::Operator if self.leftovers == Leftovers::Fail => {
-                let mut outcome = JobOutcome::failure(
-                    CANCELLED_BY_OPERATOR,
-                    "an operator cancelled the job before its process was started",
-                    true,
-                );
-                outcome.has_its_code_as_type();
-                outcome
-            }
-            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Operator | CancelReason::Lost => {
-                release("not started", 0)
-            }
-        }
+    if ending.stdout_is_cut {
+        let message = format!(
+            "the result is longer than exec.output_limit ({} bytes)",
+            exec.output_limit
+        );
+        return failure(ending, redaction, "result_too_large", message, false);
     }
+    let result = frames::result(ending.stdout);
+    JobOutcome::Ack { result }
+}
 
-    fn acknowledge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
-        if self.output == ExecOutput::Log {
-            return JobOutcome::Ack { result: None };
-        }
-        if ending.stdout_is_cut {
-            let message = format!(
-                "the result is longer than exec.output_limit ({} bytes)",
-                self.output_limit
-            );
-            return failure(ending, redaction, "result_too_large", message, false);
-        }
-        let result = frames::result(ending.stdout);
-        JobOutcome::Ack { result }
-    }
-
-    fn cancelled(&self, reason: CancelReason, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
-        match reason {
-            CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
-            CancelReason::Shutdown => JobOutcome::CutOff,
-            // If the job was cancelled at the backend, its reservation is lost and no outcome
-            // counts. The outcome of a job that an operator cancelled here counts.
-            CancelReason::Cancelled | CancelReason::Operator => match self.leftovers {
-                Leftovers::Fail => {
-                    let message = "an operator cancelled the job".to_owned();
-                    let mut outcome = failure(ending, redaction, CANCELLED_BY_OPERATOR, message, true);
-                    outcome.has_its_code_as_type();
-                    outcome
-                }
-                Leftovers::Requeue => release("cancelled", 0),
-            },
-            CancelReason::Lost => release("lost", 0),
-        }
+fn cancelled(leftovers: Leftovers, reason: CancelReason, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+    match reason {
+        CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
+        CancelReason::Shutdown => JobOutcome::CutOff,
+        // If the job was cancelled at the backend, its reservation is lost and no outcome
+        // counts. The outcome of a job that an operator cancelled here counts.
+        CancelReason::Cancelled | CancelReason::Operator => match leftovers {
+            Leftovers::Fail => {
+                let message = "an operator cancelled the job".to_owned();
+                failure(ending, redaction, CANCELLED_BY_OPERATOR, message, true)
+            }
+            Leftovers::Requeue => release("cancelled", 0),
+        },
+        CancelReason::Lost => release("lost", 0),
     }
 }
 
@@ -206,12 +176,6 @@ fn release(reason: &str, after_ms: u64) -> JobOutcome {
         reason: reason.to_owned(),
         after_ms,
     }
-}
-
-fn out_of_memory(ending: &JobEnding<'_>, redaction: &Redaction, message: String) -> JobOutcome {
-    let mut outcome = failure(ending, redaction, "out_of_memory", message, true);
-    outcome.has_its_code_as_type();
-    outcome
 }
 
 /// A failure that follows from the end of the process itself.

@@ -2,20 +2,21 @@ use std::time::Duration;
 
 use super::*;
 
-use crate::config::{RunnerSettings, Value as _};
+use crate::config::Value as _;
+use crate::config::values::exec::Verdicts;
 use crate::runner::output::Tail;
 use ojs_values::signal::Signal;
 
-fn exec(exits: &[&str]) -> Exec {
-    Exec {
-        exit: Verdicts::read(exits, &()).unwrap(),
-        output_limit: 100,
-        ..RunnerSettings::decode("{}").unwrap().exec
-    }
+fn settings(exits: &[&str], leftovers: Leftovers) -> RunnerSettings {
+    let mut settings = RunnerSettings::decode("{}").unwrap();
+    settings.exec.exit = Verdicts::read(exits, &()).unwrap();
+    settings.exec.output_limit = 100;
+    settings.leftovers = leftovers;
+    settings
 }
 
-fn usual() -> Exec {
-    exec(&["76=later:5s", "SIGXCPU=discard"])
+fn usual(leftovers: Leftovers) -> RunnerSettings {
+    settings(&["76=later:5s", "SIGXCPU=discard"], leftovers)
 }
 
 const XCPU: i32 = 24;
@@ -40,7 +41,7 @@ fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
 }
 
 fn judged(ended: Ended, cause: Option<EndedFor>) -> JobOutcome {
-    Meanings::new(&usual(), Leftovers::Requeue).judge(&ending(ended, cause), &Redaction::default())
+    judge(&usual(Leftovers::Requeue), &ending(ended, cause), &Redaction::default())
 }
 
 fn failed(outcome: JobOutcome) -> (String, bool, String) {
@@ -79,8 +80,8 @@ fn a_signal_has_a_meaning_of_its_own_and_is_no_status() {
     let (code, retryable, message) = failed(judged(signalled(11), None));
     assert_eq!((code.as_str(), retryable), ("signal", true));
     assert!(message.contains("SIGSEGV"), "{message}");
-    let judged =
-        Meanings::new(&exec(&["9=ack"]), Leftovers::Fail).judge(&ending(signalled(9), None), &Redaction::default());
+    let settings = settings(&["9=ack"], Leftovers::Fail);
+    let judged = judge(&settings, &ending(signalled(9), None), &Redaction::default());
     assert_eq!(failed(judged).0, "signal");
 }
 
@@ -113,8 +114,8 @@ fn a_job_that_gives_itself_back_after_its_timeout_has_failed_and_one_that_finish
 #[test]
 fn a_job_that_an_operator_cancels_fails_unless_cancelled_jobs_go_back() {
     let cause = Some(EndedFor::Cancel(CancelReason::Cancelled));
-    let meanings = Meanings::new(&usual(), Leftovers::Fail);
-    let judged = |ended| meanings.judge(&ending(ended, cause), &Redaction::default());
+    let settings = usual(Leftovers::Fail);
+    let judged = |ended| judge(&settings, &ending(ended, cause), &Redaction::default());
     let JobOutcome::Fail(error) = judged(signalled(15)) else {
         panic!("not failed");
     };
@@ -122,15 +123,14 @@ fn a_job_that_an_operator_cancels_fails_unless_cancelled_jobs_go_back() {
     assert!(error.details.is_some_and(|details| details.contains("SIGTERM")));
     assert!(failed(judged(Ended::Exited(1))).1);
     assert_eq!(
-        failed(meanings.not_started(CancelReason::Cancelled)).0,
+        failed(not_started(Leftovers::Fail, CancelReason::Cancelled)).0,
         "cancelled_by_operator"
     );
     // The job's own word counts.
     assert_eq!(judged(Ended::Exited(0)), acked());
     assert!(matches!(judged(Ended::Exited(75)), JobOutcome::Release { .. }));
-    let gives_back = Meanings::new(&usual(), Leftovers::Requeue);
     assert!(matches!(
-        gives_back.not_started(CancelReason::Cancelled),
+        not_started(Leftovers::Requeue, CancelReason::Cancelled),
         JobOutcome::Release { .. }
     ));
 }
@@ -180,12 +180,11 @@ fn details_tell_how_it_ended_and_what_it_took() {
 fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
     let mut ending = ending(Ended::Exited(0), None);
     ending.stdout_is_cut = true;
-    let mut exec = usual();
-    let judged = Meanings::new(&exec, Leftovers::Fail).judge(&ending, &Redaction::default());
-    let (code, retryable, _) = failed(judged);
+    let mut settings = usual(Leftovers::Fail);
+    let (code, retryable, _) = failed(judge(&settings, &ending, &Redaction::default()));
     assert_eq!((code.as_str(), retryable), ("result_too_large", false));
-    exec.output = ExecOutput::Log;
-    let judged = Meanings::new(&exec, Leftovers::Fail).judge(&ending, &Redaction::default());
+    settings.exec.output = ExecOutput::Log;
+    let judged = judge(&settings, &ending, &Redaction::default());
     assert_eq!(judged, JobOutcome::Ack { result: None });
 }
 

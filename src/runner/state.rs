@@ -10,7 +10,6 @@ use mio::{Interest, Poll, Token};
 
 use crate::runner::connection::InitConnection;
 use crate::runner::job::{JobNumber, RunningJob};
-use crate::runner::outcome::Meanings;
 use crate::runner::start::Starter;
 use crate::runner::streams::{JobStream, OutputReader};
 use ojs_lifecycle::api::Moment;
@@ -41,7 +40,6 @@ pub struct Runner {
     pub signals: SignalFd,
     pub connection: InitConnection,
     pub starter: Starter,
-    pub meanings: Meanings,
     pub reader: OutputReader,
     pub jobs: BTreeMap<JobNumber, RunningJob>,
     /// Jobs that wait because the system had no process for them.
