@@ -85,13 +85,8 @@ impl BoundSocket {
     /// The path is too long, or a system call failed.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let address = address(path)?;
-        let failed = |step, error| SocketError::Failed {
-            step,
-            path: path.to_owned(),
-            error,
-        };
-        let socket = new_socket().map_err(|e| failed("socket", e))?;
-        socket.bind(&address).map_err(|e| failed("bind", e))?;
+        let socket = new_socket().map_err(|error| failed("socket", path, error))?;
+        socket.bind(&address).map_err(|error| failed("bind", path, error))?;
         let bound = Self {
             path: path.to_owned(),
             socket,
@@ -120,11 +115,7 @@ impl BoundSocket {
 
     fn set_mode(&self, mode: u32) -> Result<(), SocketError> {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        std::fs::set_permissions(&self.path, mode).map_err(|error| SocketError::Failed {
-            step: "chmod",
-            path: self.path.clone(),
-            error,
-        })
+        std::fs::set_permissions(&self.path, mode).map_err(|error| failed("chmod", &self.path, error))
     }
 
     /// Listens: from now on every user who has the right can connect.
@@ -136,10 +127,7 @@ impl BoundSocket {
         let Self { socket, path } = self;
         match socket.listen(BACKLOG) {
             Ok(()) => Ok(Listener { socket, path }),
-            Err(error) => {
-                let step = "listen";
-                Err(SocketError::Failed { step, path, error })
-            }
+            Err(error) => Err(failed("listen", &path, error)),
         }
     }
 }
@@ -387,11 +375,15 @@ fn address(path: &Path) -> Result<SockAddr, SocketError> {
     } else {
         SockAddr::unix(path)
     };
-    made.map_err(|error| SocketError::Failed {
-        step: "path",
+    made.map_err(|error| failed("path", path, error))
+}
+
+fn failed(step: &'static str, path: &Path, error: io::Error) -> SocketError {
+    SocketError::Failed {
+        step,
         path: path.to_owned(),
         error,
-    })
+    }
 }
 
 fn count(result: isize) -> io::Result<usize> {
