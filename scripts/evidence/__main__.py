@@ -220,7 +220,8 @@ def fixed():
             at, command, mistake, commit, test = (cell.strip() for cell in line.split("|"))
             if not (ROOT / test).exists() and not is_function(test):
                 raise SystemExit(f"tests/found.txt: there is no test {test}")
-            rows.append([at, f"`{command}`", mistake, commit, f"`{Path(test).name}`"])
+            found_by = command if command == "reading" else f"`{command}`"
+            rows.append([at, found_by, mistake, commit, f"`{Path(test).name}`"])
     return section("Found and fixed", [], table(["date", "found by", "mistake", "fixed in", "held by"], sorted(rows, key=lambda row: row[0], reverse=True)))
 
 

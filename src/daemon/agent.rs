@@ -6,7 +6,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,11 +158,9 @@ fn set_up(
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token());
-    let waker = Arc::new(waker.map_err(failed("cannot create an event descriptor"))?);
+    let waker = waker(&poll)?;
     let (backend, traces) = start_clients(config, &waker)?;
-    let token_file = config.backend.auth_token_file.as_deref();
-    let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
+    let token_file = watch_token_file(config, &poll);
 
     // The secrets were read by the configuration; from here on only the requests to the backend
     // have them.
@@ -373,6 +370,12 @@ fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<Pro
     probes.transpose().map_err(failed("cannot watch the health endpoints"))
 }
 
+/// Wakes the loop from the threads that block in its place.
+fn waker(poll: &Poll) -> Result<Arc<Waker>, StartFailure> {
+    let waker = Waker::new(poll.registry(), TokenOwner::Threads.token());
+    waker.map(Arc::new).map_err(failed("cannot create an event descriptor"))
+}
+
 /// Starts the clients of the backend and of the collector of traces, on the loop.
 fn start_clients(config: &Config, waker: &Arc<Waker>) -> Result<(Backend, Option<Box<Exporter>>), StartFailure> {
     let settings = BackendSettings {
@@ -395,7 +398,8 @@ fn start_clients(config: &Config, waker: &Arc<Waker>) -> Result<(Backend, Option
 }
 
 /// A notice when the token changes. Without it a new one is found within a second.
-fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
+fn watch_token_file(config: &Config, poll: &Poll) -> Option<FileWatch> {
+    let path = config.backend.auth_token_file.as_deref()?;
     let watch = FileWatch::new(path).and_then(|watch| {
         let descriptor = watch.as_raw_fd();
         poll.registry().register(

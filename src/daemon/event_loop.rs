@@ -263,7 +263,7 @@ impl EventLoop {
             match TokenOwner::of(event.token()) {
                 TokenOwner::Signals => self.has_signals = true,
                 // Asked each time, below.
-                TokenOwner::BackendThreads => {}
+                TokenOwner::Threads => {}
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::Tunnel(slot) => self.backend.tunnels.is_ready(slot, event),
                 TokenOwner::Collector(slot) => {

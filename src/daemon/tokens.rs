@@ -23,8 +23,8 @@ const KINDS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,
-    /// The threads that block in place of the loop, for the backend's connections.
-    BackendThreads,
+    /// The threads that block in place of the loop.
+    Threads,
     /// The file with the token for the backend.
     TokenFile,
     /// The listener for the worker's programs: one of them connects.
@@ -56,7 +56,7 @@ impl TokenOwner {
         let (kind, number) = match self {
             Self::Signals => (0, 0),
             Self::Interface => (0, 1),
-            Self::BackendThreads => (0, 2),
+            Self::Threads => (0, 2),
             Self::TokenFile => (0, 3),
             Self::ProbeListener => (0, 4),
             Self::ControlSocket => (0, 5),
@@ -81,7 +81,7 @@ impl TokenOwner {
         match (token.0 % KINDS, slot) {
             (0, 0) => Self::Signals,
             (0, 1) => Self::Interface,
-            (0, 2) => Self::BackendThreads,
+            (0, 2) => Self::Threads,
             (0, 3) => Self::TokenFile,
             (0, 4) => Self::ProbeListener,
             (0, 5) => Self::ControlSocket,
@@ -109,7 +109,7 @@ mod tests {
     fn every_source_is_known_again_by_its_token_and_no_two_have_the_same() {
         let single = [
             TokenOwner::Signals,
-            TokenOwner::BackendThreads,
+            TokenOwner::Threads,
             TokenOwner::TokenFile,
             TokenOwner::Interface,
             TokenOwner::ProbeListener,

@@ -218,8 +218,8 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     Value::from(details).to_string()
 }
 
-/// The end of standard error without secrets. If there was more before it, it may begin with half of
-/// a secret, so as many bytes are left out.
+/// The end of standard error without secrets. If there was more before it, it may begin with half
+/// of a secret, so as many bytes are left out.
 fn stderr(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     let is_within_character = |byte: &&u8| **byte & 0xc0 == 0x80;
     let (half_character, half_secret) = if ending.stderr_is_cut {

@@ -188,7 +188,7 @@ fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
     assert_eq!(judged, JobOutcome::Ack { result: None });
 }
 
-/// What is shown of this standard error, of which the last bytes are kept.
+/// The part of this standard error that is shown. Its last bytes are kept.
 fn shown(text: &str, token: &str) -> String {
     let entry = format!("A_TOKEN={token}");
     let redaction = Redaction::new(&["*_TOKEN".to_owned()], [entry.as_bytes()].into_iter());

@@ -65,7 +65,7 @@ pub struct TunnelRig {
 impl TunnelRig {
     pub fn new(settings: BackendSettings) -> Self {
         let poll = Poll::new().unwrap();
-        let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token()).unwrap();
+        let waker = Waker::new(poll.registry(), TokenOwner::Threads.token()).unwrap();
         Self {
             backend: Backend::start(settings, Arc::new(waker)).unwrap(),
             poll,

@@ -273,8 +273,8 @@ pub fn read_piece(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Piece>
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut into;
     message.msg_iovlen = 1;
-    // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no other
-    // room.
+    // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no
+    // other room.
     let length = count(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
     let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(Piece { length, is_cut })

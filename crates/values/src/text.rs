@@ -1,6 +1,6 @@
 //! Text of a bounded length.
 
-/// What stands for the part of a text that is left out.
+/// Marks the place where a text was cut off.
 pub const CUT: char = '…';
 
 /// The longest beginning of a text that has at most `most` bytes and ends between two characters.

@@ -38,7 +38,7 @@ fn now() -> Moment {
 fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut poll = Poll::new().unwrap();
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token()).unwrap();
+    let waker = Waker::new(poll.registry(), TokenOwner::Threads.token()).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
     for id in [1, 2] {
@@ -83,7 +83,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
 fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_no_sooner() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut poll = Poll::new().unwrap();
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token()).unwrap();
+    let waker = Waker::new(poll.registry(), TokenOwner::Threads.token()).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
     let topic = StreamTopic::Queue("default".into());

@@ -60,25 +60,26 @@ pub(in crate::daemon) fn refusal(error: &Error, backend: &Backend) -> TlsRefusal
 /// The words for an error of TLS with the collector of spans. No setting names a CA or a
 /// certificate for a collector, so the advice is about the collector alone.
 pub(in crate::daemon) fn of_collector(error: &Error, collector: &Backend) -> String {
-    let text = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            format!(
-                "no public CA stands behind the collector's certificate, and ojs-init trusts no other; {OTHER_COLLECTOR}"
-            )
-        }
-        Error::InvalidCertificate(CertificateError::BadSignature) => {
-            "the collector's certificate is not signed by the CA whose name it bears; renew it".to_owned()
-        }
-        Error::InvalidCertificate(_) if is_ca_as_server(error) => format!(
+    if matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer)) {
+        return format!(
+            "no public CA stands behind the collector's certificate, and ojs-init trusts no other; {OTHER_COLLECTOR}"
+        );
+    }
+    if matches!(error, Error::InvalidCertificate(CertificateError::BadSignature)) {
+        return "the collector's certificate is not signed by the CA whose name it bears; renew it".to_owned();
+    }
+    if is_ca_as_server(error) {
+        return format!(
             "the collector shows a certificate that is made to sign others (CA:TRUE), and ojs-init trusts public CAs \
              only; {OTHER_COLLECTOR}"
-        ),
-        Error::AlertReceived(alert) if of_our_certificate(*alert, collector).is_some() => {
-            format!("the collector demands a client certificate, and ojs-init has none for it; {OTHER_COLLECTOR}")
-        }
-        error => refusal(error, collector).text,
-    };
-    named_collector(&text)
+        );
+    }
+    if let Error::AlertReceived(alert) = error
+        && of_our_certificate(*alert, collector).is_some()
+    {
+        return format!("the collector demands a client certificate, and ojs-init has none for it; {OTHER_COLLECTOR}");
+    }
+    named_collector(&refusal(error, collector).text)
 }
 
 /// The advice for a collector outside of the limits in docs/tracing.md.

@@ -170,9 +170,10 @@ impl Sender {
     /// Why there is no answer, for a person.
     pub(super) fn reason(&self, fault: &Fault) -> String {
         // The transport knows no other peer than the backend.
-        match fault {
-            Fault::Tls(error) => tls_words::of_collector(error, &self.peer),
-            fault => tls_words::named_collector(&fault.reason(&self.peer, self.is_https, true)),
+        if let Fault::Tls(error) = fault {
+            tls_words::of_collector(error, &self.peer)
+        } else {
+            tls_words::named_collector(&fault.reason(&self.peer, self.is_https, true))
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::api::ids::CallId;
 use crate::api::{LinkTimer, Reply};
-use crate::backend::calls::Request;
+use crate::backend::calls::SentCall;
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::Purpose;
 
@@ -30,7 +30,7 @@ impl Link {
         if self.calls.watched().next().is_none() {
             self.timers.cancel(LinkTimer::Hanging);
         }
-        let Request { purpose, was_reset, .. } = request?;
+        let SentCall { purpose, was_reset, .. } = request?;
         if !was_reset {
             self.note_backend_health(&purpose, &reply, cx);
             self.note_greeting(&purpose, &reply, cx);

@@ -1,6 +1,6 @@
-//! The requests in flight: one record for each, whether it was sent once or again beside a copy that
-//! hangs. The copies share one answer. Each kind has a running count, because every event reads the
-//! counts and there may be thousands of requests.
+//! The requests in flight. Each has one record, whether it was sent once or again beside a copy
+//! that hangs: the copies share one answer. Each kind has a running count, because every event
+//! reads the counts and there may be thousands of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ const REQUESTS_FOR_EACH_HEDGE: usize = 10;
 
 /// A request in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Request {
+pub(crate) struct SentCall {
     pub(super) purpose: Purpose,
-    /// What is sent again if the request hangs; none if it may not be sent twice.
+    /// The call that is sent again if the request hangs; none: it may not be sent twice.
     pub(super) again: Option<Call>,
     /// The copies without an answer. When each was sent, if a rule is applied to it should it hang.
     open: Vec<(CallId, Option<Moment>)>,
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(super) was_reset: bool,
 }
 
-impl Request {
+impl SentCall {
     /// The rule for the request if it hangs.
     pub(super) fn when_it_hangs(&self) -> WhenItHangs {
         self.purpose.when_it_hangs(self.again.is_some())
@@ -42,11 +42,11 @@ impl Request {
 /// The requests in flight, under the numbers of their first copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Calls {
-    all: BTreeMap<CallId, Request>,
+    all: BTreeMap<CallId, SentCall>,
     /// The first copy of each later copy.
     first_of: BTreeMap<CallId, CallId>,
-    /// Requests with a rule that ojs-init has not applied yet. Numbers grow with time, so the oldest
-    /// request is the first.
+    /// Requests with a rule that ojs-init has not applied yet. Numbers grow with time, so the
+    /// oldest request is the first.
     watched: BTreeSet<CallId>,
     /// Requests that are about no single job: a handful, however many jobs there are.
     general: BTreeSet<CallId>,
@@ -67,7 +67,7 @@ impl Calls {
             Topic::Check => self.checks += 1,
             Topic::News => {}
         }
-        let mut request = Request {
+        let mut request = SentCall {
             purpose,
             again,
             open: Vec::new(),
@@ -84,7 +84,7 @@ impl Calls {
     }
 
     /// Removes a request that was answered or that is no longer waited for.
-    pub(super) fn remove(&mut self, first: CallId) -> Option<Request> {
+    pub(super) fn remove(&mut self, first: CallId) -> Option<SentCall> {
         let request = self.all.remove(&first)?;
         self.watched.remove(&first);
         for copy in request.open() {
@@ -101,7 +101,7 @@ impl Calls {
         Some(request)
     }
 
-    pub(crate) fn get(&self, first: CallId) -> Option<&Request> {
+    pub(crate) fn get(&self, first: CallId) -> Option<&SentCall> {
         self.all.get(&first)
     }
 
@@ -189,7 +189,7 @@ impl Calls {
     }
 
     /// All requests.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (CallId, &Request)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (CallId, &SentCall)> {
         self.all.iter().map(|(first, request)| (*first, request))
     }
 

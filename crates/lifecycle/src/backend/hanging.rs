@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::api::ids::CallId;
 use crate::api::{Effect, Failure, FailureClass, JobRequest, LinkNotice, LinkTimer, Moment, Reply};
-use crate::backend::calls::Request;
+use crate::backend::calls::SentCall;
 use crate::backend::link::{CALL_LEEWAY, Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::purpose::{Purpose, WhenItHangs};
@@ -46,7 +46,7 @@ impl Link {
     }
 
     /// Forgets a request, and drops its copies without an answer: none is needed any more.
-    pub(crate) fn forget_call(&mut self, first: CallId) -> Option<Request> {
+    pub(crate) fn forget_call(&mut self, first: CallId) -> Option<SentCall> {
         let request = self.calls.remove(first)?;
         for copy in request.open() {
             self.timers.cancel(LinkTimer::Call(copy));
@@ -122,7 +122,7 @@ impl Link {
     }
 
     fn rule_of(&self, call: CallId) -> Option<WhenItHangs> {
-        self.calls.get(call).map(Request::when_it_hangs)
+        self.calls.get(call).map(SentCall::when_it_hangs)
     }
 
     /// How long this request may be without an answer before ojs-init acts.
@@ -163,7 +163,7 @@ impl Link {
         };
         let firsts = self.calls.general().filter(is_heartbeat);
         let requests = firsts.filter_map(|(first, _)| self.calls.get(first));
-        let open: Vec<CallId> = requests.flat_map(Request::open).collect();
+        let open: Vec<CallId> = requests.flat_map(SentCall::open).collect();
         for call in open {
             self.calls.done_about(call);
             self.order(Effect::AbandonCall(call));

@@ -135,7 +135,7 @@ impl TracedJob {
     }
 }
 
-/// What a span shows of an error. A worker may have written megabytes, and they would wait with it.
+/// The parts of an error that a span shows. A worker may write megabytes, which would wait with it.
 pub(super) fn shown(error: &JobError) -> JobError {
     let cut = |text: &Text| Text::from(beginning(text, MOST_TEXT_BYTES));
     JobError {

@@ -298,7 +298,7 @@ fn a_span_keeps_the_beginning_of_a_long_error_and_none_of_its_details() {
     assert_eq!(traced.error, Some(expected));
 }
 
-/// What others write is long in a name or in a backtrace, which no span shortens before it is sent.
+/// Names and backtraces, which are shortened only when they are sent.
 #[test]
 fn finished_jobs_keep_a_bounded_number_of_bytes_and_the_rest_is_dropped_and_counted() {
     let long: Text = "x".repeat(100 << 10).into();
