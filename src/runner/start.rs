@@ -27,6 +27,7 @@ use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
 use ojs_os::entry::Environ;
 use ojs_os::errno::{is_shortage, meaning};
+use ojs_os::init;
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
 use ojs_os::program_file::ProgramFault;
@@ -141,9 +142,13 @@ impl Starter {
         let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
         let directory = self.settings.exec.directory.as_deref();
-        let pid = plan
-            .spawn()
-            .map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;
+        let started = plan.spawn();
+        if belongings.user.is_some() {
+            // A child that changes its user makes the memory that it shares until then readable to
+            // others again. The kernel took this call at the start of the runner.
+            let _ = init::forbid_dumps();
+        }
+        let pid = started.map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;
         let (exec, max_frame) = (&self.settings.exec, self.settings.worker.max_frame);
         let streams = JobStreams::new(ends.ours, exec.output, exec.output_limit, max_frame);
         // The kernel ends it first when memory runs out. Without the permission to write this it is
