@@ -100,8 +100,8 @@ impl EventLoop {
         self.only_one_counts();
     }
 
-    /// Forgets facts about two processes together. They say nothing about the one that is the worker
-    /// now.
+    /// Forgets facts about two processes together. They say nothing about the one that is the
+    /// worker now.
     fn only_one_counts(&mut self) {
         self.usage.forget();
         self.oom_kills.iter_mut().for_each(OomKills::begin);
