@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::config::values::enums::ExecOutput;
 use crate::config::values::exec::{ExitVerdict, ProcessEnd};
 use crate::config::{Exec, RunnerSettings};
+use crate::runner::output::LONGEST_CHARACTER;
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CANCELLED_BY_OPERATOR, CancelReason, JobError, Leftovers};
 use ojs_os::reaper::Usage;
@@ -19,7 +20,7 @@ pub const STDERR_BYTES: usize = 4096;
 /// Most bytes of a line of standard error in the message of a failure.
 const MESSAGE_LINE_BYTES: usize = 200;
 
-/// Codes of failures that are their types as well.
+/// Error codes that are also sent as the error type.
 const TYPES: [&str; 2] = [CANCELLED_BY_OPERATOR, OUT_OF_MEMORY];
 
 const OUT_OF_MEMORY: &str = "out_of_memory";
@@ -193,6 +194,12 @@ fn by_end(ending: &JobEnding<'_>, redaction: &Redaction, retryable: bool) -> Job
     failure(ending, redaction, code, message, retryable)
 }
 
+/// Most bytes of the end of standard error that are kept. Struck, they are shorter than that. The
+/// length of the longest secret comes in addition, because one may begin before the shown part.
+pub fn stderr_to_keep(redaction: &Redaction) -> usize {
+    2 * STDERR_BYTES + redaction.most_of_a_half()
+}
+
 fn failure(ending: &JobEnding<'_>, redaction: &Redaction, code: &str, message: String, retryable: bool) -> JobOutcome {
     let mut outcome = JobOutcome::failure(code, &message, retryable);
     if let JobOutcome::Fail(error) = &mut outcome {
@@ -221,15 +228,15 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
 /// The end of standard error without secrets. If there was more before it, it may begin with half
 /// of a secret, so as many bytes are left out.
 fn stderr(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
-    let is_within_character = |byte: &&u8| **byte & 0xc0 == 0x80;
-    let (half_character, half_secret) = if ending.stderr_is_cut {
-        let bytes = ending.stderr.iter().take_while(is_within_character);
-        (bytes.count(), redaction.most_of_a_half())
+    let half_secret = if ending.stderr_is_cut {
+        redaction.most_of_a_half()
     } else {
-        (0, 0)
+        0
     };
-    let text = String::from_utf8_lossy(ending.stderr.get(half_character..).unwrap_or_default());
-    let struck = redaction.strike_from(&text, character_at(&text, half_secret));
+    let behind = ending.stderr.iter().skip(half_secret).take(LONGEST_CHARACTER - 1);
+    let half_character = behind.take_while(|byte| **byte & 0xc0 == 0x80).count();
+    let start = (half_secret + half_character).min(ending.stderr.len());
+    let (struck, _) = redaction.strike(ending.stderr, start..ending.stderr.len(), true);
     let start = character_at(&struck, struck.len().saturating_sub(STDERR_BYTES));
     struck.get(start..).unwrap_or_default().to_owned()
 }

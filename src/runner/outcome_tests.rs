@@ -193,7 +193,7 @@ fn shown(text: &str, token: &str) -> String {
     let entry = format!("A_TOKEN={token}");
     let redaction = Redaction::new(&["*_TOKEN".to_owned()], [entry.as_bytes()].into_iter());
     let mut tail = Tail::default();
-    tail.add(text.as_bytes(), 2 * STDERR_BYTES + redaction.most_of_a_half());
+    tail.add(text.as_bytes(), stderr_to_keep(&redaction));
     let stderr_is_cut = tail.is_cut();
     let ending = JobEnding {
         stderr: tail.bytes(),

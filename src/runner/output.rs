@@ -8,7 +8,7 @@ use crate::runner::redaction::Redaction;
 const PIECE_BYTES: usize = 3000;
 
 /// Most bytes of a character.
-const LONGEST_CHARACTER: usize = 4;
+pub const LONGEST_CHARACTER: usize = 4;
 
 /// The beginning of a stream, up to a limit.
 #[derive(Debug)]
@@ -84,39 +84,55 @@ impl Tail {
 /// its end. No piece ends within a character or a secret.
 #[derive(Debug, Default)]
 pub struct Lines {
+    /// The end of the last piece, in which a secret may begin, and the bytes behind it.
     begun: Vec<u8>,
+    /// Length of the former.
+    said: usize,
 }
 
 impl Lines {
     /// Adds received bytes. Calls `say` for each complete line, and each piece of a long one. Empty
     /// lines are left out.
     pub fn add(&mut self, bytes: &[u8], redaction: &Redaction, say: &mut dyn FnMut(&str)) {
-        // A secret that begins in the next piece is complete then.
+        // A secret that begins in a piece is complete then.
         let most = PIECE_BYTES + redaction.most_of_a_half();
         for (number, part) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if number > 0 {
-                self.end(redaction, say);
+                self.end_line(redaction, false, say);
             }
             for part in part.chunks(PIECE_BYTES) {
                 self.begun.extend_from_slice(part);
-                self.say_pieces(most, redaction, say);
+                self.say_pieces(most, redaction, false, say);
             }
         }
     }
 
-    /// The line or the stream has ended.
+    /// The stream has ended, perhaps within a secret.
     pub fn end(&mut self, redaction: &Redaction, say: &mut dyn FnMut(&str)) {
-        self.say_pieces(PIECE_BYTES, redaction, say);
-        say_line(&self.begun, redaction, say);
-        self.begun.clear();
+        self.end_line(redaction, true, say);
     }
 
-    /// Says pieces of the begun line until at most so many bytes are left.
-    fn say_pieces(&mut self, most: usize, redaction: &Redaction, say: &mut dyn FnMut(&str)) {
-        while self.begun.len() > most {
-            let cut = redaction.whole_at(&self.begun, character_end(&self.begun, PIECE_BYTES));
-            say_line(self.begun.get(..cut).unwrap_or_default(), redaction, say);
-            self.begun.drain(..cut);
+    fn end_line(&mut self, redaction: &Redaction, is_broken_off: bool, say: &mut dyn FnMut(&str)) {
+        if self.begun.len() > self.said && self.begun.ends_with(b"\r") {
+            self.begun.pop();
+        }
+        self.say_pieces(PIECE_BYTES, redaction, is_broken_off, say);
+        let (last, _) = redaction.strike(&self.begun, self.said..self.begun.len(), is_broken_off);
+        if !last.is_empty() {
+            say(&last);
+        }
+        self.begun.clear();
+        self.said = 0;
+    }
+
+    /// Logs pieces of the begun line until at most `most` bytes are left.
+    fn say_pieces(&mut self, most: usize, redaction: &Redaction, is_broken_off: bool, say: &mut dyn FnMut(&str)) {
+        while self.begun.len() > self.said + most {
+            let cut = character_end(&self.begun, self.said + PIECE_BYTES);
+            let (piece, end) = redaction.strike(&self.begun, self.said..cut, is_broken_off);
+            say(&piece);
+            self.said = end.min(redaction.most_of_a_half());
+            self.begun.drain(..end - self.said);
         }
     }
 }
@@ -127,13 +143,6 @@ fn character_end(bytes: &[u8], most: usize) -> usize {
     let is_begin = |place: &usize| bytes.get(*place).is_none_or(|byte| byte & 0xc0 != 0x80);
     let places = most.saturating_sub(LONGEST_CHARACTER - 1)..=most;
     places.rev().find(is_begin).unwrap_or(most)
-}
-
-fn say_line(line: &[u8], redaction: &Redaction, say: &mut dyn FnMut(&str)) {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if !line.is_empty() {
-        say(&redaction.strike(&String::from_utf8_lossy(line)));
-    }
 }
 
 #[cfg(test)]
@@ -149,7 +158,7 @@ mod tests {
         let mut say = |line: &str| found.push(line.to_owned());
         for piece in pieces {
             lines.add(piece, redaction, &mut say);
-            let most = PIECE_BYTES + redaction.most_of_a_half();
+            let most = PIECE_BYTES + 2 * redaction.most_of_a_half();
             assert!(lines.begun.len() <= most, "{} bytes wait", lines.begun.len());
         }
         lines.end(redaction, &mut say);
@@ -194,6 +203,26 @@ mod tests {
                     let expected = line.trim().replace(&secret, "[redacted]");
                     assert!(said == expected, "{length} bytes behind {before}, in steps of {step}");
                 }
+            }
+        }
+    }
+
+    /// Each piece may be a secret from its beginning to its end.
+    #[test]
+    fn a_secret_that_overlaps_itself_fills_no_more_records_than_other_bytes() {
+        for (secret, text, rest) in [
+            ("000000", "0".repeat(20 * PIECE_BYTES), ""),
+            ("/secret/", "/secret".repeat(3 * PIECE_BYTES) + "/", ""),
+            ("/secret/", "/secret".repeat(3 * PIECE_BYTES) + "/se", "se"),
+        ] {
+            let entry = format!("A_TOKEN={secret}");
+            let redaction = Redaction::new(&["*_TOKEN".to_owned()], [entry.as_bytes()].into_iter());
+            for step in [1, 1000, text.len()] {
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(step).collect();
+                let said = struck_lines(&redaction, &pieces);
+                assert!(said.len() <= text.len() / PIECE_BYTES + 2, "{} records", said.len());
+                let left = said.concat().replace("[redacted]", "");
+                assert_eq!(left, rest, "{secret} in steps of {step}");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use crate::config::values::enums::ExecOutput;
 use crate::daemon::log::sink;
 use crate::runner::news::{UnsentNews, first_letters};
-use crate::runner::outcome::STDERR_BYTES;
+use crate::runner::outcome;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
 use ojs_os::socket::{Piece, read_piece};
@@ -20,10 +20,6 @@ pub const READ_BYTES: usize = 64 << 10;
 /// Most bytes that are read of a stream after its job has ended: as much as the largest pipe of a
 /// job can hold. A leftover process may write for ever.
 const MOST_LEFT_BYTES: usize = (1 << 20) + READ_BYTES;
-
-/// Standard error of which the end is shown after its secrets were struck, in bytes. Before these
-/// bytes so many more are kept that a secret that begins there is found.
-const TAIL_BYTES: usize = 2 * STDERR_BYTES;
 
 /// One of a job's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +223,7 @@ impl JobStreams {
                 .stdout_lines
                 .add(bytes, redaction, &mut |line| sink::say_of_job(job, "stdout", line)),
             (JobStream::Stderr, ExecOutput::Result | ExecOutput::Log) => {
-                self.tail.add(bytes, TAIL_BYTES + redaction.most_of_a_half());
+                self.tail.add(bytes, outcome::stderr_to_keep(redaction));
                 self.stderr_lines
                     .add(bytes, redaction, &mut |line| sink::say_of_job(job, "stderr", line));
             }
