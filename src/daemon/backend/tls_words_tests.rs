@@ -252,11 +252,8 @@ fn each_usual_mistake_has_its_words() {
 #[test]
 fn no_error_of_tls_with_the_collector_names_the_backend_or_one_of_its_settings() {
     for error in errors() {
-        let text = of_collector(&error, &backend(None, None));
-        assert!(
-            !text.contains("backend") || text.contains("backend.test"),
-            "{error:?}: {text}"
-        );
+        let text = of_collector(&error, &backend(None, None)).replace("backend.test", "its host");
+        assert!(!text.contains("backend"), "{error:?}: {text}");
         assert!(!text.contains("OJS_"), "{error:?}: {text}");
     }
 }

@@ -150,11 +150,14 @@ impl TokenReader {
         let ((questions, asked), (sender, answers)) = (mpsc::channel(), mpsc::channel());
         let wake = Arc::clone(&self.wake);
         let work = move || {
+            let end = WakesAtTheEnd(wake);
+            // Dropped before `end`, so the loop that is woken sees the end.
+            let sender = sender;
             while asked.recv().is_ok() {
                 if sender.send(file.now()).is_err() {
                     return;
                 }
-                wake();
+                end.0();
             }
         };
         if let Err(error) = threads::spawn("token", self.stack_bytes, work) {
@@ -164,7 +167,7 @@ impl TokenReader {
             ));
             return false;
         }
-        // The thread has just begun to listen.
+        // Cannot fail: the new thread holds the receiver.
         let _ = questions.send(());
         self.questions = Some(questions);
         self.answers = Some(answers);
@@ -173,7 +176,7 @@ impl TokenReader {
 
     /// Takes the results of the thread. Returns true if waiting requests should look again.
     ///
-    /// The end of the thread counts as a result without a token: the next look is due after
+    /// The end of the thread ends the look and keeps the last token. The next look is due after
     /// [`FRESH_LIMIT`], so a thread that always dies costs one thread in that time.
     pub(in crate::daemon) fn take(&mut self) -> bool {
         let Some(answers) = &self.answers else { return false };
@@ -188,6 +191,15 @@ impl TokenReader {
             self.asked_at = None;
             is_new = true;
         }
+    }
+}
+
+/// Wakes the loop when the thread ends, also by a panic: the loop starts another one.
+struct WakesAtTheEnd(Arc<dyn Fn() + Send + Sync>);
+
+impl Drop for WakesAtTheEnd {
+    fn drop(&mut self) {
+        self.0();
     }
 }
 
