@@ -403,9 +403,9 @@ impl EventLoop {
                     self.look_at_memory(ended);
                     self.inbox.push_back(Event::WorkerEnded(ended));
                 }
-                Ok(Reaped::Process(pid, _)) if self.two.beside.is_some_and(|beside| beside.pid == pid) => {
+                Ok(Reaped::Process(pid, ended)) if self.two.beside.is_some_and(|beside| beside.pid == pid) => {
                     if let Some(beside) = self.two.beside.take() {
-                        self.beside_is_reaped(beside);
+                        self.beside_is_reaped(beside, ended);
                     }
                 }
                 Ok(Reaped::Process(pid, ended)) => {

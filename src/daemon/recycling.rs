@@ -8,9 +8,10 @@ use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::ids::ProcessId;
-use ojs_lifecycle::api::{Call, Event, Moment};
+use ojs_lifecycle::api::{Call, Event, Moment, WorkerEnd};
 use ojs_os::cgroup::OomKills;
 use ojs_os::process::{self, Parent};
+use ojs_values::exit::Ended;
 
 impl EventLoop {
     /// Has the memory of the worker reported with each heartbeat, if there is a limit.
@@ -28,7 +29,8 @@ impl EventLoop {
         self.serve_recycling();
     }
 
-    /// Does what waits for the memory of the worker: one look at it may last longer than a turn.
+    /// Reports the memory of the worker, and starts the next one, once the look that this waits for
+    /// has ended. A look may last longer than a turn.
     pub(super) fn serve_recycling(&mut self) {
         if let Some(wanted) = self.two.memory_wanted
             && let Poll::Ready(usage) = self.usage.poll(wanted, now())
@@ -48,7 +50,7 @@ impl EventLoop {
         }
     }
 
-    /// When that waits no longer for a look at the memory.
+    /// Time at which an awaited start gives up on a look that hangs.
     pub(super) fn recycling_deadline(&self) -> Option<Moment> {
         self.two.next_wanted.and(self.usage.hangs_at())
     }
@@ -57,7 +59,10 @@ impl EventLoop {
     /// first, and the start of the next one says what is wrong.
     fn try_start_next(&mut self) -> Option<ProcessId> {
         // Without this a process of the old worker could not be told from one of the next.
-        let worker = self.worker?;
+        // A shutdown that began meanwhile wants none.
+        let worker = self
+            .worker
+            .filter(|_| !self.machine.snapshot().phase.is_terminating())?;
         if !matches!(process::parent_of(worker.pid), Ok(Parent::Is(_))) {
             debug!("no second worker: /proc does not show process {}", worker.pid);
             return None;
@@ -72,11 +77,16 @@ impl EventLoop {
 
     /// Whether the container has memory for one more worker process like the present one.
     fn has_memory_for_next(&mut self, wanted: Moment) -> Poll<bool> {
-        let container = self.two.container.as_ref();
-        let Some((limit, taken)) = container.and_then(|cgroup| cgroup.limit().zip(cgroup.percent(0))) else {
+        let Some(container) = &self.two.container else {
+            return Poll::Ready(true);
+        };
+        let Some(limit) = container.limit() else {
             return Poll::Ready(true);
         };
         self.usage.poll(wanted, now()).map(|usage| {
+            let Some(taken) = container.percent(0) else {
+                return true;
+            };
             let Some(memory) = usage.map(|usage| usage.memory_bytes) else {
                 return false;
             };
@@ -90,21 +100,18 @@ impl EventLoop {
         })
     }
 
-    /// The old process of two has ended and is reaped.
-    pub(super) fn beside_is_reaped(&mut self, beside: Worker) {
+    /// The old process of two has ended like this and is reaped.
+    pub(super) fn beside_is_reaped(&mut self, beside: Worker, ended: Ended) {
         // One that ended after the loop looked. No other process has its number yet: the kernel
         // gives all others out first.
         self.processes.ended(beside.process, &mut self.inbox);
         self.processes.worker_reaped(beside.process);
         self.descendants.forget(beside.pid);
-        self.only_one_counts();
-    }
-
-    /// Forgets facts about two processes together. They say nothing about the one that is the
-    /// worker now.
-    fn only_one_counts(&mut self) {
         self.usage.forget();
-        self.oom_kills.iter_mut().for_each(OomKills::begin);
+        // Its own end by the kernel explains no later end of the other one.
+        if WorkerEnd::is_like_oom(ended) {
+            self.oom_kills.iter_mut().for_each(OomKills::begin);
+        }
     }
 
     /// The process beside the worker is the worker from here on.
@@ -119,6 +126,6 @@ impl EventLoop {
         self.processes.ends_alone(next.process);
         self.metrics.worker_started(now(), true);
         self.usage.worker_started(next.pid);
-        self.only_one_counts();
+        self.oom_kills.iter_mut().for_each(OomKills::begin);
     }
 }

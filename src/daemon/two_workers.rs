@@ -27,9 +27,9 @@ pub(super) struct TwoWorkers {
     pub(super) container: Option<MemoryCgroup>,
     /// The machine wants to know the memory of the worker (`worker.max_memory`).
     pub(super) watches_memory: bool,
-    /// Since when it waits for that.
+    /// When a heartbeat asked for that; none: no report is due.
     pub(super) memory_wanted: Option<Moment>,
-    /// Since when the machine wants the next process beside the present one.
+    /// When the machine asked for the next process beside the present one; none: it waits for none.
     pub(super) next_wanted: Option<Moment>,
 }
 

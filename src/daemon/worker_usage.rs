@@ -46,6 +46,8 @@ pub struct UsageReader {
     looked_at: Option<Moment>,
     /// The result of a look that goes on.
     coming: Option<Receiver<Option<WorkerUsage>>>,
+    /// The numbers of that look will not count.
+    is_outdated: bool,
     last: Option<WorkerUsage>,
     /// The most processor time so far. A process that is reaped during a look may be missed by it.
     cpu: Duration,
@@ -61,6 +63,7 @@ impl UsageReader {
             waker,
             looked_at: None,
             coming: None,
+            is_outdated: false,
             last: None,
             cpu: Duration::ZERO,
         }
@@ -72,11 +75,14 @@ impl UsageReader {
         self.forget();
     }
 
-    /// The numbers so far count no more: a process that they include is not of the worker now.
+    /// Discards all numbers, because they include a process that is no longer the worker's. So will
+    /// those of a look that is under way. No other one begins beside it, because it may hang.
     pub fn forget(&mut self) {
-        self.looked_at = None;
-        self.coming = None;
         self.last = None;
+        self.is_outdated = self.coming.is_some();
+        if !self.is_outdated {
+            self.looked_at = None;
+        }
     }
 
     /// For a page: the last numbers if the look for them began less than `every` ago, otherwise new
@@ -127,7 +133,7 @@ impl UsageReader {
         let work = move || {
             let usage = family_usage::below(Pid::own(), helper);
             let usage = usage.inspect_err(|error| debug!("cannot read what the worker uses: {error}"));
-            // If a new worker was started meanwhile, nobody waits for it.
+            // The loop waits for it until its own end.
             let _ = sender.send(usage.ok());
             if let Err(error) = waker.wake() {
                 debug!("cannot wake the loop for what the worker uses: {error}");
@@ -151,6 +157,9 @@ impl UsageReader {
         if let Some(usage) = &mut self.last {
             self.cpu = self.cpu.max(usage.cpu);
             usage.cpu = self.cpu;
+        }
+        if self.is_outdated {
+            self.forget();
         }
     }
 }
