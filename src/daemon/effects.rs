@@ -69,8 +69,10 @@ impl EventLoop {
                 Effect::Notify(notice) => self.narrator.narrate(&notice, &self.heard.words),
                 Effect::WriteTerminationLog(account) => {
                     // An end at once has no time for the last spans.
-                    if account.is_abandoned {
-                        self.traces.iter_mut().for_each(|traces| traces.end());
+                    if account.is_abandoned
+                        && let Some(mut traces) = self.traces.take()
+                    {
+                        traces.end();
                     }
                     let words = self.narrator.backend_error();
                     self.termination_log
