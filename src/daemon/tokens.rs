@@ -16,7 +16,7 @@ pub const TUNNEL_SLOTS: usize = 192;
 /// Slots of connections to the collector of traces: one, and attempts at further addresses.
 pub const COLLECTOR_SLOTS: usize = 8;
 
-/// Kinds of owners. Their tokens alternate, because the number of most is unknown.
+/// Kinds of owners. Their tokens alternate, because most kinds have no fixed number of owners.
 const KINDS: usize = 8;
 
 /// The owner of a token.

@@ -235,7 +235,7 @@ impl Runner {
             JobOutcome::Ack { .. } => {
                 JobOutcome::failure("result_too_large", "the result is longer than worker.max_frame", false)
             }
-            // Without its type, whatever the code is.
+            // Leaves the type out to keep the frame short.
             JobOutcome::Fail(error) => JobOutcome::Fail(JobError {
                 code: Some(error.code.unwrap_or("failed".into())),
                 retryable: error.retryable,

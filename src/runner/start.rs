@@ -145,7 +145,7 @@ impl Starter {
         let started = plan.spawn();
         if belongings.user.is_some() {
             // A child that changes its user makes the memory that it shares until then readable to
-            // others again. The kernel took this call at the start of the runner.
+            // others again. This call succeeded when the runner started.
             let _ = init::forbid_dumps();
         }
         let pid = started.map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;

@@ -61,7 +61,8 @@ impl OomKills {
         self.read().unwrap_or(self.before)
     }
 
-    /// Whether there were any since the counter was at `total`, and since the last call.
+    /// True if the kernel killed a process since the counter was at `total`, and since the last
+    /// call.
     pub fn were_since(&mut self, total: u64) -> bool {
         let now = self.total();
         now > std::mem::replace(&mut self.before, now).max(total)

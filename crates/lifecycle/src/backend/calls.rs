@@ -105,7 +105,7 @@ impl Calls {
         self.all.get(&first)
     }
 
-    /// The first copy of the request that this is a copy of.
+    /// The number of the first copy of this copy's request.
     pub(super) fn first(&self, copy: CallId) -> CallId {
         self.first_of.get(&copy).copied().unwrap_or(copy)
     }

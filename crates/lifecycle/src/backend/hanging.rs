@@ -27,22 +27,22 @@ impl Link {
         self.note_answer_time(copy, &reply, cx.now);
         let failed = reply.failed();
         let decisive = self.calls.decides(first, copy, reply);
-        if decisive.is_none()
-            && let (Some(failure), Some(request)) = (failed, self.calls.get(first))
-        {
-            // The other copies have the same form, so the backend will refuse them as well. Another
-            // form can be tried next.
-            let refused: Vec<CallId> = request.open().filter(|_| failure == Failure::Refused).collect();
-            if failure.was_never_sent()
-                && let Purpose::OfJob(JobRequest::Report(claim)) = request.purpose
-            {
-                self.say(Said::ReportNotSent(claim));
-            }
-            for open in refused {
-                self.order(Effect::AbandonCall(open));
-            }
+        if decisive.is_some() {
+            return decisive;
         }
-        decisive
+        let (failure, request) = (failed?, self.calls.get(first)?);
+        // The other copies have the same form, so the backend will refuse them as well. Another
+        // form can be tried next.
+        let refused: Vec<CallId> = request.open().filter(|_| failure == Failure::Refused).collect();
+        if failure.was_never_sent()
+            && let Purpose::OfJob(JobRequest::Report(claim)) = request.purpose
+        {
+            self.say(Said::ReportNotSent(claim));
+        }
+        for open in refused {
+            self.order(Effect::AbandonCall(open));
+        }
+        None
     }
 
     /// Forgets a request, and drops its copies without an answer: none is needed any more.
