@@ -159,8 +159,8 @@ impl Runner {
 
     fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: Usage) -> JobOutcome {
         if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) {
-            // Limit: if the kernel killed a child of another job meanwhile, and a person killed this
-            // job's process, the kernel is blamed. The counter names no process.
+            // Limit: if the kernel killed a child of another job meanwhile, and a person killed
+            // this job's process, the kernel is blamed. The counter names no process.
             let kills = self.starter.oom_kills.as_mut();
             let is_kernel = kills.is_some_and(|kills| kills.were_since(job.kills_before));
             job.cause = is_kernel.then_some(EndedFor::Kernel);
