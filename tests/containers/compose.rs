@@ -98,8 +98,8 @@ fn examples() {
     );
     let backend = project.container("devserver");
     for (kind, arguments, queue) in [
-        ("email.send", r#"["a@b.c",4]"#, "mail"),
-        ("image.resize", r#"["cat.png",4]"#, "pictures"),
+        ("email.send", r#"["a@b.c",8]"#, "mail"),
+        ("image.resize", r#"["cat.png",8]"#, "pictures"),
     ] {
         let words = ["exec", &backend, "/ojs-devserver", "enqueue", kind, arguments];
         engine().docker(&[&words[..], &["--count", "3", "--queue", queue]].concat());
@@ -143,7 +143,7 @@ fn examples() {
     }
     assert!(took < Duration::from_secs(25), "{took:?}");
     measured(
-        "docker/compose.yaml, 6 jobs of 4 s",
+        "docker/compose.yaml, 6 jobs of 8 s",
         &format!("down after {took:.2?}, status 0"),
     );
 }
