@@ -269,8 +269,11 @@ fn a_backend_that_is_gone_is_shown_as_unreachable_and_its_jobs_as_reporting() {
     stage.backend.always(Endpoint::Ack, Behaviour::Close);
     stage.backend.refuse_connections();
     init.order("ack j1");
+    // A request that was on its way when the backend went has another kind of trouble.
     shows(&stage, &init, "unreachable", |shown| {
-        shown["backend"]["reachable"] == false && shown["reporting"] == 1 && shown["jobs"][0]["place"] == "reporting"
+        let backend = &shown["backend"];
+        let is_gone = backend["reachable"] == false && backend["trouble"]["kind"] == "not_sent";
+        is_gone && shown["reporting"] == 1 && shown["jobs"][0]["place"] == "reporting"
     });
     let came = run(&stage, &init, &["status"]);
     for line in ["\nbackend   is unreachable for ", "; reservations lapse in "] {
