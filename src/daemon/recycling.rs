@@ -58,11 +58,12 @@ impl EventLoop {
     /// Starts the next worker process, if a process can be had. Otherwise the old worker ends
     /// first, and the start of the next one says what is wrong.
     fn try_start_next(&mut self) -> Option<ProcessId> {
-        // Without this a process of the old worker could not be told from one of the next.
-        // A shutdown that began meanwhile wants none.
-        let worker = self
-            .worker
-            .filter(|_| !self.machine.snapshot().phase.is_terminating())?;
+        // A shutdown that began meanwhile wants no other process.
+        if self.machine.snapshot().phase.is_terminating() {
+            return None;
+        }
+        let worker = self.worker?;
+        // A process of the old worker is told from one of the next by its parents.
         if !matches!(process::parent_of(worker.pid), Ok(Parent::Is(_))) {
             debug!("no second worker: /proc does not show process {}", worker.pid);
             return None;

@@ -195,7 +195,7 @@ impl TokenReader {
 }
 
 /// Wakes the loop when the thread ends, also by a panic: the loop starts another one.
-struct WakesAtTheEnd(Arc<dyn Fn() + Send + Sync>);
+struct WakesAtTheEnd(LoopWake);
 
 impl Drop for WakesAtTheEnd {
     fn drop(&mut self) {
