@@ -158,7 +158,8 @@ IN_TURN := $(MAKE) --no-print-directory --jobs=1 --keep-going
 # Two lists that run side by side: suites that mostly wait, and those that keep the processors busy. What only calculates takes
 # what the others leave.
 suites:
-	@$(RECORD) test -- $(IN_TURN) punctual others plain-init demos smoke --beside $(IN_TURN) calculating doc-tests of-clients
+	@$(RECORD) test -- $(IN_TURN) punctual others plain-init demos smoke --beside $(IN_TURN) calculating doc-tests of-clients \
+	    --again env $(TESTS)
 
 punctual:
 	$(TESTS) $(addprefix --test ,$(PUNCTUAL))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs commands of the Makefile, shows their output, and keeps their figures in target/evidence.
 
-    record.py TARGET -- COMMAND [ARG]... [--beside COMMAND [ARG]...]...
+    record.py TARGET -- COMMAND [ARG]... [--beside COMMAND [ARG]...]... [--again COMMAND [ARG]...]
 
-The commands run side by side. What the others print is shown once the first has ended.
+The commands run side by side. What the others print is shown once the first has ended. Tests that failed are given to the
+command behind --again, which runs each once more, alone; it takes the arguments of `cargo test`.
 
-At the end it prints each suite with its tests and seconds, and what failed. The last line counts the tests of all suites, in
-the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the
+At the end it prints each suite with its tests and seconds, what failed, and what passed the second time. The last line counts
+the tests of all suites, in the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the
 files. A run with ARGS is a part and leaves no file.
 """
 
@@ -32,6 +33,10 @@ VARIABLES = ("COUNT", "MINUTES", "ARGS")
 # Files that `make evidence` itself writes, and the runs that it reads.
 NO_SOURCES = [":!tests/runs", ":!bench/runs", ":!bench/trials.json", ":!fuzz/runs", ":!docs/evidence*.md"]
 
+# Most tests that are run a second time. A machine that holds back its processors makes one or two of thousands late; more are
+# a mistake.
+MOST_AGAIN = 5
+
 # What is left in the pipe once the command has ended, in seconds. A process that outlives it may keep the pipe open.
 LAST_WORDS = 5
 
@@ -48,6 +53,9 @@ FIGURE = re.compile(r"figure: (.+?): (\d.*)$")
 TARGETS_FAILED = re.compile(r"^error: \d+ targets? failed:$")
 COUNT = re.compile(r"(\d+) ([a-z][a-z ]*[a-z])")
 PASSED = re.compile(r"^test (\S+) +\.\.\. ok$")
+FAILED = re.compile(r"^test (\S+) +\.\.\. FAILED$")
+# What cargo says of a program that failed: the arguments that run it alone, and in them its package and its name.
+TO_RERUN = re.compile(r"^error: test failed, to rerun pass `(-p (\S+) --(?:lib|test (\S+)))`$")
 # Tests of rows of docs/requirements.md: `l_08_nothing_leads_back`, and those of tests/sdk, which are the row alone.
 ROW = re.compile(r"(?:^|::)(?:gs_r?\d{3}|w_\d|[a-z]_\d\db?)(?:_\w+)?$")
 SDK_ROW = re.compile(r"^(GS-R?\d{3}) (.+?) +((?:(?:\d+/\d+|-) *)+)$")
@@ -64,6 +72,8 @@ class Run:
         self.suites, self.figures, self.held = {}, {}, set()
         self.sdks, self.sdk_rows, self.inits, self.broken_builds = [], {}, {}, {}
         self.errors = []
+        # Tests that failed by suite, and the arguments of `cargo test` that run such a suite.
+        self.failures, self.reruns = {}, {}
         self.group, self.suite, self.began, self.last = "", None, time.monotonic(), ""
 
     def begin(self, suite):
@@ -96,7 +106,9 @@ class Run:
         elif found := FIGURE.search(line):
             self.figures[found[1]] = {unit: int(number) for number, unit in COUNT.findall(found[2])}
         elif found := PASSED.match(line):
-            self.keep(found[1])
+            self.keep(self.suite, found[1])
+        elif found := FAILED.match(line):
+            self.failures.setdefault(self.suite, []).append(found[1])
         elif found := SDK_ROW.match(line):
             self.sdk_rows[found[1]] = {"says": found[2], "cells": found[3].split()}
         elif line.startswith(" " * 50) and not self.sdk_rows:
@@ -107,6 +119,9 @@ class Run:
             self.broken_builds[found[1]] = found[2] == "caught"
         elif line.startswith("error: ") and not TARGETS_FAILED.match(line):
             self.errors.append(line)
+            # A group has an environment of its own, which the second run would not have.
+            if (found := TO_RERUN.match(line)) and not self.group:
+                self.reruns[found[3] or f"unit tests of {found[2].replace('-', '_')}"] = found[1].split()
 
     def begin_program(self, name):
         # A group of programs has no time of its own.
@@ -120,9 +135,9 @@ class Run:
             for name, number in (("passed", passed), ("failed", failed), ("ignored", ignored)):
                 row[name] += number
 
-    def keep(self, test):
+    def keep(self, suite, test):
         if ROW.search(test) or test.rsplit("::", 1)[-1] in self.wanted:
-            self.held.add(f"{self.suite} {test}")
+            self.held.add(f"{suite} {test}")
 
     def join(self, other):
         """This run, with what another has that ran beside it."""
@@ -130,12 +145,29 @@ class Run:
             mine = self.suites.setdefault(suite, dict.fromkeys(row, 0))
             for name, number in row.items():
                 mine[name] += number
-        for name in ("figures", "sdk_rows", "inits", "broken_builds"):
+        for name in ("figures", "sdk_rows", "inits", "broken_builds", "failures", "reruns"):
             getattr(self, name).update(getattr(other, name))
         self.held |= other.held
         self.sdks = self.sdks or other.sdks
         self.errors += other.errors
         return self
+
+    def pass_again(self, command):
+        """Runs what failed once more, one test after the other. Returns whether all of it passes; then it counts as passed."""
+        failed = sum(row["failed"] for row in self.suites.values())
+        named = sum(len(self.failures.get(suite, [])) for suite in self.reruns)
+        if not failed or failed > MOST_AGAIN or named != failed or len(self.reruns) != len(self.errors):
+            return False
+        for suite, arguments in self.reruns.items():
+            show(f"suite: {suite}, what failed, alone\n".encode())
+            one_by_one = [*arguments, "--", "--exact", "--test-threads=1", *self.failures[suite]]
+            if subprocess.run([*command, *one_by_one], close_fds=False).returncode:
+                return False
+            row = self.suites[suite]
+            row["passed"], row["failed"] = row["passed"] + row["failed"], 0
+            for test in self.failures[suite]:
+                self.keep(suite, test)
+        return True
 
     def parts(self):
         """What there is of it."""
@@ -213,14 +245,15 @@ def show(*lines):
 
 
 def split(words):
-    """`a b --beside c` as [[a, b], [c]]."""
+    """`a b --beside c --again d` as [[a, b], [c]] and [d]."""
+    words, again = (words[: words.index("--again")], words[words.index("--again") + 1 :]) if "--again" in words else (words, [])
     commands = [[]]
     for word in words:
         if word == "--beside":
             commands.append([])
         else:
             commands[-1].append(word)
-    return commands
+    return commands, again
 
 
 def main():
@@ -234,21 +267,27 @@ def main():
         "processors": os.cpu_count(),
     }
     began, wanted = time.monotonic(), wanted_tests()
-    commands = [Command(words, wanted) for words in split(sys.argv[3:])]
+    together, again = split(sys.argv[3:])
+    commands = [Command(words, wanted) for words in together]
     # Ctrl-C reaches the commands by itself, and their output is shown to the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: [command.process.terminate() for command in commands])
     status = max([command.end() for command in commands])
     run = functools.reduce(Run.join, (command.run for command in commands))
+    second = {}
+    if status and again and run.pass_again(again):
+        status, second = 0, {suite: run.failures[suite] for suite in run.reruns}
     seconds = time.monotonic() - began
     if run.suites:
         print("", *run.table(), "", sep="\n")
         if status and run.errors:
             print(*run.errors, sep="\n")
+        for suite, tests in second.items():
+            print(*(f"passed the second time, alone: {suite} {test}" for test in tests), sep="\n")
         print(run.sum(status == 0, seconds), flush=True)
     if not os.environ.get("ARGS") and run.parts():
         OUT.mkdir(parents=True, exist_ok=True)
-        kept = {**facts, "status": status, "seconds": round(seconds), **run.parts()}
+        kept = {**facts, "status": status, "seconds": round(seconds), **({"second": second} if second else {}), **run.parts()}
         (OUT / f"{target}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     return status
 
