@@ -18,7 +18,7 @@ use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::ProcessId;
 use ojs_os::clock;
 use ojs_os::pidfd::ProcessWatch;
-use ojs_wire::gateway::{self as wire, AnswerStatus, GatewayError};
+use ojs_wire::gateway::{self as wire, GatewayError};
 
 /// Most refused connections that get an answer. They use no room of the worker's; further ones are
 /// closed without an answer.
@@ -37,7 +37,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// The answer to callers that are not the worker.
 pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::Forbidden,
+    status: 403,
     code: "gateway_forbidden",
     message: "only the worker may use this gateway (gateway.allow)",
 };

@@ -8,7 +8,7 @@ use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{BodyCoding, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn, Step};
 use ojs_os::clock;
-use ojs_wire::gateway::{AnswerStatus, CONTINUE, GatewayError, passed_head, with_worker};
+use ojs_wire::gateway::{CONTINUE, GatewayError, passed_head, with_worker};
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BodyLength, MessageHead};
 use ojs_wire::http::request_reader::RequestReader;
@@ -31,7 +31,7 @@ const LAST_LOOK_AFTER: Duration = Duration::from_secs(4);
 const LOOKS_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 const NO_ROOM: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::Unavailable,
+    status: 503,
     code: "gateway_overloaded",
     message: "the body is large, and so are others that wait for the backend to take them",
 };
@@ -392,11 +392,11 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
 
 fn error_of(failure: &TunnelFailure) -> GatewayError<'_> {
     let (status, code) = match failure.kind {
-        TunnelFailureKind::Overloaded => (AnswerStatus::Unavailable, "gateway_overloaded"),
-        TunnelFailureKind::NotSent => (AnswerStatus::BadGateway, "gateway_unreachable"),
-        TunnelFailureKind::Unanswered | TunnelFailureKind::BrokenOff => (AnswerStatus::BadGateway, "gateway_no_answer"),
-        TunnelFailureKind::TooLate => (AnswerStatus::GatewayTimeout, "gateway_timeout"),
-        TunnelFailureKind::NotWhole => (AnswerStatus::BadRequest, "gateway_bad_request"),
+        TunnelFailureKind::Overloaded => (503, "gateway_overloaded"),
+        TunnelFailureKind::NotSent => (502, "gateway_unreachable"),
+        TunnelFailureKind::Unanswered | TunnelFailureKind::BrokenOff => (502, "gateway_no_answer"),
+        TunnelFailureKind::TooLate => (504, "gateway_timeout"),
+        TunnelFailureKind::NotWhole => (400, "gateway_bad_request"),
     };
     GatewayError {
         status,

@@ -9,20 +9,20 @@ use crate::daemon::gateway::{Gateway, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants, WorkerState};
 use ojs_os::clock;
 use ojs_wire::gateway::{
-    self as wire, AnswerForm, AnswerStatus, BadBody, CONTINUE, GatewayError, RequestKind, read_beat, read_fetch,
-    read_outcome, read_worker, route,
+    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, RequestKind, read_beat, read_fetch, read_outcome,
+    read_worker, route, status_line,
 };
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BadMessage, BodyLength};
 
 const COMPRESSED: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::UnsupportedMediaType,
+    status: 415,
     code: "gateway_unsupported_coding",
     message: "the body must be plain JSON: ojs-init takes no Content-Encoding for FETCH, ACK, FAIL and heartbeats",
 };
 
 const DOUBTFUL_PATH: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::BadRequest,
+    status: 400,
     code: "gateway_doubtful_path",
     message: "the path is spelled so that it may be read as one of a worker's requests: write /ojs/v1/workers/... without escapes, \
               semicolons, backslashes and capitals",
@@ -120,7 +120,7 @@ impl Gateway {
             let (is_compressed, route) = (is_compressed(&request), request.route);
             if let Err(BadBody(message)) = self.ask(id, request, turn) {
                 let invalid = GatewayError {
-                    status: AnswerStatus::BadRequest,
+                    status: 400,
                     code: "gateway_invalid_request",
                     message,
                 };
@@ -290,7 +290,7 @@ impl Gateway {
         let most = self.body_permits.most;
         let message = format!("the body is longer than worker.max_frame, {most} bytes: send less, or raise that");
         let too_large = GatewayError {
-            status: AnswerStatus::ContentTooLarge,
+            status: 413,
             code: "gateway_too_large",
             message: &message,
         };
@@ -307,7 +307,7 @@ impl Gateway {
         } else {
             return;
         };
-        let (status, why) = (error.status.line(), error.message);
+        let (status, why) = (status_line(error.status), error.message);
         self.refused_outcomes.warn(format_args!(
             "gateway: {outcome} of the worker is refused and does not count ({status}): {why}; until another outcome comes, \
              its job stays with the worker"

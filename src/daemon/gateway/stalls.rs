@@ -8,7 +8,7 @@ use crate::daemon::gateway::departures::LAST_BYTES_WITHIN;
 use crate::daemon::gateway::link::{Filled, GatewayLink, LinkStage};
 use crate::daemon::gateway::{Gateway, GatewayTimer};
 use ojs_lifecycle::api::Moment;
-use ojs_wire::gateway::{AnswerStatus, GatewayError};
+use ojs_wire::gateway::GatewayError;
 
 /// How long a client may send nothing while others wait for its permit. An outcome is answered at
 /// most 25 s after its last byte, and SDKs wait for 30 s: this fits in between.
@@ -20,7 +20,7 @@ const LONGEST_STALL: Duration = Duration::from_secs(3);
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(200);
 
 const STALLED: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::RequestTimeout,
+    status: 408,
     code: "gateway_stalled",
     message: "the rest of the body did not come, and others wait for its place",
 };

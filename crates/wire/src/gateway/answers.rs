@@ -24,65 +24,6 @@ const JSON_ALIAS: &str = "; alias=\"application/json\"";
 /// The type that an SDK reads as JSON even without the parameter.
 const JSON_TYPE: &str = "application/json";
 
-/// The status of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerStatus {
-    Ok,
-    BadRequest,
-    Forbidden,
-    RequestTimeout,
-    Conflict,
-    ContentTooLarge,
-    UnsupportedMediaType,
-    ExpectationFailed,
-    Unprocessable,
-    HeadTooLarge,
-    NotImplemented,
-    BadGateway,
-    Unavailable,
-    GatewayTimeout,
-}
-
-impl AnswerStatus {
-    /// As the first line of a response has it.
-    #[must_use]
-    pub fn line(self) -> &'static str {
-        match self {
-            Self::Ok => "200 OK",
-            Self::BadRequest => "400 Bad Request",
-            Self::Forbidden => "403 Forbidden",
-            Self::RequestTimeout => "408 Request Timeout",
-            Self::Conflict => "409 Conflict",
-            Self::ContentTooLarge => "413 Content Too Large",
-            Self::UnsupportedMediaType => "415 Unsupported Media Type",
-            Self::ExpectationFailed => "417 Expectation Failed",
-            Self::Unprocessable => "422 Unprocessable Content",
-            Self::HeadTooLarge => "431 Request Header Fields Too Large",
-            Self::NotImplemented => "501 Not Implemented",
-            Self::BadGateway => "502 Bad Gateway",
-            Self::Unavailable => "503 Service Unavailable",
-            Self::GatewayTimeout => "504 Gateway Timeout",
-        }
-    }
-
-    /// Whether a retry of the request may succeed: `retryable` of the error.
-    fn is_retryable(self) -> bool {
-        match self {
-            Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => true,
-            Self::Ok
-            | Self::BadRequest
-            | Self::Forbidden
-            | Self::Conflict
-            | Self::ContentTooLarge
-            | Self::UnsupportedMediaType
-            | Self::ExpectationFailed
-            | Self::Unprocessable
-            | Self::HeadTooLarge
-            | Self::NotImplemented => false,
-        }
-    }
-}
-
 /// How an answer is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerForm {
@@ -105,23 +46,23 @@ impl AnswerForm {
         }
     }
 
-    fn write(self, status: &str, body: &[u8]) -> Vec<u8> {
+    fn write(self, status: u16, body: &[u8]) -> Vec<u8> {
         self.write_with("", status, body)
     }
 
     /// `more` are further header lines.
-    fn write_with(self, more: &str, status: &str, body: &[u8]) -> Vec<u8> {
+    fn write_with(self, more: &str, status: u16, body: &[u8]) -> Vec<u8> {
         let lines = format!(
             "Server: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n{more}{}",
             env!("CARGO_PKG_VERSION"),
             self.connection(),
         );
-        response(status, &lines, body, self.wants_body)
+        response(&status_line(status), &lines, body, self.wants_body)
     }
 
-    fn json(self, status: AnswerStatus, body: &impl Serialize) -> Vec<u8> {
+    fn json(self, status: u16, body: &impl Serialize) -> Vec<u8> {
         // Text, numbers and JSON: the encoding cannot fail.
-        self.write(status.line(), &serde_json::to_vec(body).unwrap_or_default())
+        self.write(status, &serde_json::to_vec(body).unwrap_or_default())
     }
 }
 
@@ -149,7 +90,7 @@ pub fn fetched(jobs: &[GivenJob], context: Option<&Trace>, form: AnswerForm) -> 
     let line = context.map_or(String::new(), |context| {
         format!("traceparent: {}\r\n", traceparent(context))
     });
-    form.write_with(&line, AnswerStatus::Ok.line(), body.as_bytes())
+    form.write_with(&line, 200, body.as_bytes())
 }
 
 /// The answer to an accepted ACK or FAIL; `state` is the job's new state, if known.
@@ -161,31 +102,42 @@ pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
         job_id: &job.0,
         state,
     };
-    form.json(AnswerStatus::Ok, &body)
+    form.json(200, &body)
 }
 
 /// The backend's answer to an ACK or a FAIL, passed on: its status (2xx or 4xx) and its body, a
 /// JSON object.
 #[must_use]
 pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
-    form.write(&format!("{status} {}", reason(status)), body)
+    form.write(status, body)
 }
 
-/// The usual words behind a status that a backend gives to an outcome.
-fn reason(status: u16) -> &'static str {
-    match status {
+/// A status with the words of RFC 9110 behind it, as the first line of a response has them: one
+/// that ojs-init or a backend gives to an outcome. Others have no words.
+#[must_use]
+pub fn status_line(status: u16) -> String {
+    let words = match status {
         200 => "OK",
         201 => "Created",
         202 => "Accepted",
         400 => "Bad Request",
+        403 => "Forbidden",
         404 => "Not Found",
+        408 => "Request Timeout",
         409 => "Conflict",
         410 => "Gone",
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
         422 => "Unprocessable Content",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
         _ => "",
-    }
+    };
+    format!("{status} {words}")
 }
 
 /// The answer to a heartbeat; `time` is now, in the form of RFC 3339.
@@ -202,7 +154,7 @@ pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) ->
         jobs_extended: jobs.iter().map(|job| &*job.0).collect(),
         server_time: time,
     };
-    form.json(AnswerStatus::Ok, &body)
+    form.json(200, &body)
 }
 
 /// The answer to a registration or a deregistration, after which the worker is in this state;
@@ -216,7 +168,7 @@ pub fn registration(worker: Option<&str>, state: WorkerState, time: &str, form: 
         state: names::worker_state(state),
         server_time: time,
     };
-    form.json(AnswerStatus::Ok, &body)
+    form.json(200, &body)
 }
 
 /// The head of an answer that passes through, with how its body and the connection end on this
@@ -258,7 +210,7 @@ fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayError<'a> {
     /// The HTTP status of the answer.
-    pub status: AnswerStatus,
+    pub status: u16,
     /// The code for programs, which begins with `gateway_`.
     pub code: &'a str,
     /// The message for a person.
@@ -270,9 +222,9 @@ impl GatewayError<'static> {
     #[must_use]
     pub fn of_message(bad: BadMessage) -> Self {
         let (status, code, message) = match bad {
-            BadMessage::Malformed(why) => (AnswerStatus::BadRequest, "gateway_bad_request", why),
+            BadMessage::Malformed(why) => (400, "gateway_bad_request", why),
             BadMessage::HeadTooLarge => (
-                AnswerStatus::HeadTooLarge,
+                431,
                 "gateway_header_too_large",
                 const {
                     assert!(MOST_HEAD_BYTES == 32 << 10 && MOST_HEADER_LINES == 100);
@@ -280,12 +232,12 @@ impl GatewayError<'static> {
                 },
             ),
             BadMessage::UnknownCoding => (
-                AnswerStatus::NotImplemented,
+                501,
                 "gateway_unknown_coding",
                 "the only transfer coding that is known here is chunked",
             ),
             BadMessage::UnknownExpectation => (
-                AnswerStatus::ExpectationFailed,
+                417,
                 "gateway_unknown_expectation",
                 "the only expectation that is known here is 100-continue",
             ),
@@ -301,7 +253,8 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
         error: ErrorBody {
             code: error.code,
             message: error.message,
-            retryable: error.status.is_retryable(),
+            // A retry of the request may succeed.
+            retryable: matches!(error.status, 408 | 502 | 503 | 504),
         },
     };
     form.json(error.status, &body)
@@ -313,9 +266,9 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
 #[must_use]
 pub fn outcome_not_taken(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
     let (status, code) = match code {
-        ErrorCode::Lost => (AnswerStatus::Conflict, "gateway_lost"),
-        ErrorCode::Refused => (AnswerStatus::Unprocessable, "gateway_refused"),
-        ErrorCode::Unavailable | ErrorCode::NotHeld => (AnswerStatus::Unavailable, "gateway_unavailable"),
+        ErrorCode::Lost => (409, "gateway_lost"),
+        ErrorCode::Refused => (422, "gateway_refused"),
+        ErrorCode::Unavailable | ErrorCode::NotHeld => (503, "gateway_unavailable"),
         // Errors of frames and of checkpoints. A worker that speaks HTTP sends neither, so the
         // lifecycle never answers an outcome with these.
         ErrorCode::NotOffered
@@ -323,7 +276,7 @@ pub fn outcome_not_taken(code: ErrorCode, message: &str, form: AnswerForm) -> Ve
         | ErrorCode::InvalidFrame
         | ErrorCode::FrameTooLong
         | ErrorCode::UnknownType
-        | ErrorCode::UnsupportedProtocol => (AnswerStatus::Unprocessable, "gateway_refused"),
+        | ErrorCode::UnsupportedProtocol => (422, "gateway_refused"),
     };
     failed(&GatewayError { status, code, message }, form)
 }

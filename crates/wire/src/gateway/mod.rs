@@ -12,8 +12,8 @@ mod bodies;
 mod route;
 
 pub use answers::{
-    AnswerForm, AnswerStatus, CONTINUE, GatewayError, beat, failed, fetched, handed_on, outcome, outcome_not_taken,
-    passed_head, registration,
+    AnswerForm, CONTINUE, GatewayError, beat, failed, fetched, handed_on, outcome, outcome_not_taken, passed_head,
+    registration, status_line,
 };
 pub use bodies::{
     BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker, with_worker,
