@@ -7,7 +7,6 @@ pub const HAS_AGENT: bool = cfg!(feature = "agent");
 pub(super) const DEFAULT_FILE: &str = "/etc/ojs-init.toml";
 
 /// The error for something that only the full build has.
-#[must_use]
 pub fn absent(what: &str) -> String {
     format!(
         "{what} is not in this build of ojs-init: it is the plain init alone, without the Open Job Spec worker and the \

@@ -14,7 +14,6 @@ const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINAT
 
 /// A complete sentence about each doubtful time. `times` follow from the configuration and from the
 /// environment of the process, because a default limit depends on that.
-#[must_use]
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
     let limits = &config.shutdown.limits;
     let is_unlimited = limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit;

@@ -41,7 +41,6 @@ impl ConfigErrors {
     }
 
     /// The messages, in the order of command line, environment and file.
-    #[must_use]
     pub fn messages(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
     }
@@ -62,7 +61,6 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// An error with this message, which names key, value, source and advice.
-    #[must_use]
     pub fn new(message: &str) -> Self {
         Self {
             message: message.to_owned(),
@@ -71,7 +69,6 @@ impl ConfigError {
 
     /// The value of one key is refused. `value` is the text as written; `problem` ends a sentence
     /// that begins with it.
-    #[must_use]
     pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
         let (label, accepted) = (key.label(), key.accepted());
         let value = (key.values.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&masked(&value))));

@@ -31,7 +31,6 @@ pub enum OwnProgram {
 
 impl OwnProgram {
     /// Its subcommand.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Runner => "runner",
@@ -46,7 +45,6 @@ pub const TERMINATE_SIGNAL: Signal = Signal::URG;
 
 impl Config {
     /// The program of ojs-init that PID 1 starts as the worker; none: COMMAND itself is the worker.
-    #[must_use]
     pub fn own_program(&self) -> Option<OwnProgram> {
         match self.mode {
             Mode::Exec => Some(OwnProgram::Runner),
@@ -120,7 +118,6 @@ impl RunnerSettings {
 
     /// Memory of a job with all its processes, in bytes, above which it is ended. PID 1 has made
     /// bytes of a share.
-    #[must_use]
     pub fn max_memory(&self) -> Option<u64> {
         self.exec.max_memory?.bytes(|| None)
     }

@@ -90,7 +90,6 @@ pub enum Group {
 
 impl Group {
     /// The heading.
-    #[must_use]
     pub fn heading(self) -> &'static str {
         match self {
             Self::Init => "Init",
@@ -122,13 +121,11 @@ pub enum Scope {
 
 impl Scope {
     /// Whether this build has what a key of this scope is for.
-    #[must_use]
     pub const fn is_built_in(self) -> bool {
         HAS_AGENT || matches!(self, Self::Always)
     }
 
     /// Whether a key of this scope has an effect in a mode.
-    #[must_use]
     pub fn includes(self, mode: Mode) -> bool {
         match self {
             Self::Always | Self::FullBuild => true,
@@ -140,7 +137,6 @@ impl Scope {
     }
 
     /// The names of the modes in which a key of this scope has an effect.
-    #[must_use]
     pub fn modes(self) -> Vec<String> {
         let all = [Mode::Socket, Mode::Gateway, Mode::Exec, Mode::None].into_iter();
         all.filter(|mode| self.includes(*mode))
@@ -152,7 +148,6 @@ impl Scope {
 impl Row {
     /// The name in errors and in `config show`: that of the file, else that of the flag or of the
     /// variable.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.toml
             .or(self.flag)
@@ -161,25 +156,21 @@ impl Row {
     }
 
     /// Whether this build has what the key is for.
-    #[must_use]
     pub fn is_built_in(&self) -> bool {
         self.scope.is_built_in()
     }
 
     /// Section and name in the file.
-    #[must_use]
     pub fn parts(&self) -> Option<(&'static str, &'static str)> {
         self.toml.and_then(|name| name.split_once('.'))
     }
 
     /// Accepted values, for people.
-    #[must_use]
     pub fn accepted(&self) -> String {
         self.notation.accepted.to_owned() + &(self.values.limited)()
     }
 
     /// The default, for people.
-    #[must_use]
     pub fn default_text(&self) -> String {
         let text = self.default_words.map_or_else(self.values.default_shown, str::to_owned);
         if text.is_empty() { "none".to_owned() } else { text }

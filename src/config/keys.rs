@@ -329,7 +329,7 @@ keys! {
             "What an exit status or a signal means for the job";
         EXEC_REDACT: Redactions = Redactions::default();
             "exec.redact", "exec-redact", ["OJS_EXEC_REDACT"];
-            "Variables whose values are struck out of the standard error that a failed job's details hold";
+            "Variables whose values are struck out of what is told and logged of a job's standard error";
         EXEC_MAX_MEMORY: Option<MemoryLimit> = None;
             "exec.max_memory", "exec-max-memory", ["OJS_EXEC_MAX_MEMORY"];
             "A job that takes more memory with all its processes is ended, and has failed";

@@ -85,7 +85,6 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
 }
 
 /// The way to report an error. Mistakes are ignored, because one of them is the reported error.
-#[must_use]
 pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     let mut settings = Settings::default();
     let mut pass_over = |_: Option<&Row>, _: ConfigError| Ok(());

@@ -200,7 +200,6 @@ sections! {
 
 impl Config {
     /// True if there is nothing to run without COMMAND.
-    #[must_use]
     pub fn needs_command(&self) -> bool {
         self.mode != Mode::Exec || self.exec.routes.0.is_empty()
     }

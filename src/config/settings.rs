@@ -84,13 +84,11 @@ impl Settings {
     }
 
     /// The setting of a key, if it is set.
-    #[must_use]
     pub fn get(&self, key: &Row) -> Option<&Setting> {
         self.0.iter().find(|setting| setting.key == key)
     }
 
     /// True if a key is set.
-    #[must_use]
     pub fn is_set(&self, key: &Row) -> bool {
         self.get(key).is_some()
     }
@@ -102,7 +100,6 @@ impl Settings {
 
     /// The value of a key, or its default. Inlined, so that keys which are not in this build cost
     /// nothing.
-    #[must_use]
     #[inline(always)]
     pub fn value<V: Value>(&self, key: &Key<V>) -> V {
         if key.is_built_in() {
@@ -118,7 +115,6 @@ impl Settings {
     }
 
     /// The effective value as text; never a secret.
-    #[must_use]
     pub fn text(&self, key: &Row) -> String {
         self.get(key).map_or_else(
             || key.default_text(),
@@ -127,13 +123,11 @@ impl Settings {
     }
 
     /// The source of a key's value.
-    #[must_use]
     pub fn source(&self, key: &Row) -> &Source {
         self.get(key).map_or(&Source::Default, |setting| &setting.source)
     }
 
     /// `key = value (source)`, for messages.
-    #[must_use]
     pub fn describe(&self, key: &Row) -> String {
         format!("{} = {} ({})", key.label(), self.text(key), self.source(key))
     }

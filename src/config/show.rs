@@ -20,7 +20,6 @@ const VALUE_WIDTH: usize = 24;
 const ANY_OTHER: &str = "(any other)";
 
 /// A table of every key with its effective value and source. Holds no secret.
-#[must_use]
 pub fn show(config: &Config) -> String {
     let mut table = String::new();
     let (effective, idle): (Vec<_>, Vec<_>) = KEYS
@@ -91,13 +90,11 @@ fn effective(config: &Config, key: &Row) -> String {
 }
 
 /// The report of `config check` about a valid configuration, each warning on a separate line.
-#[must_use]
 pub fn check_report(config: &Config) -> String {
     format!("configuration is valid\n{}", warning_lines(config))
 }
 
 /// Each warning on a separate line.
-#[must_use]
 pub fn warning_lines(config: &Config) -> String {
     let lines = config.warnings.iter().map(|warning| format!("warning: {warning}\n"));
     lines.collect()

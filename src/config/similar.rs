@@ -4,7 +4,6 @@
 const ALIKE: f64 = 0.85;
 
 /// The known name that is most like the wrong one, if any is.
-#[must_use]
 pub fn most_alike<'n>(wrong: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let scored = known
         .map(|name| (strsim::jaro_winkler(wrong, name), name))

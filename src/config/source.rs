@@ -23,7 +23,6 @@ pub enum Source {
 
 impl Source {
     /// Precedence of the source: the lowest wins.
-    #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
             Self::CommandLine(_) => 0,

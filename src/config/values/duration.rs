@@ -15,7 +15,6 @@ const BYTES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 
 /// Reads `250ms`, `25s`, `1m30s`, `1.5s`; a bare number is seconds. `None` if it has another form,
 /// is finer than a millisecond, or does not fit.
-#[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     let last_is_number = text.ends_with(|last: char| last.is_ascii_digit());
     if last_is_number {
@@ -38,7 +37,6 @@ pub fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Reads bytes: `4MiB`, `64KiB`, `512B`, `4096`.
-#[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let unit = BYTES
         .iter()
@@ -48,7 +46,6 @@ pub fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// A whole number in plain digits: no sign, no blank.
-#[must_use]
 pub fn whole(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         text.parse().ok()

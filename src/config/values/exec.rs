@@ -37,7 +37,6 @@ impl ExecRoute {
     }
 
     /// True if the route accepts jobs of this type.
-    #[must_use]
     pub fn takes(&self, kind: &str) -> bool {
         let beginning = self.pattern.strip_suffix('*');
         beginning.map_or(self.pattern == kind, |beginning| kind.starts_with(beginning))
@@ -116,7 +115,6 @@ impl ExitVerdict {
     const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
     /// The word in the file.
-    #[must_use]
     pub fn word(self) -> String {
         match self {
             Self::Ack => "ack".to_owned(),

@@ -30,7 +30,6 @@ impl Percent {
     }
 
     /// This share of so many bytes.
-    #[must_use]
     pub fn of(self, bytes: u64) -> u64 {
         let share = u128::from(bytes) * u128::from(self.0) / 100;
         u64::try_from(share).unwrap_or(u64::MAX)
@@ -155,7 +154,6 @@ pub struct Uids {
 
 impl Uids {
     /// How many there are.
-    #[must_use]
     pub fn count(self) -> u32 {
         self.last.saturating_sub(self.first).saturating_add(1)
     }

@@ -26,7 +26,6 @@ pub struct LogLevels {
 
 impl LogLevels {
     /// This level for all parts.
-    #[must_use]
     pub fn all(level: Level) -> Self {
         Self {
             level,

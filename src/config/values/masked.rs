@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 /// A URL as an error may show it: without user, password, query and fragment, even when it is no
 /// URL at all.
-#[must_use]
 pub(super) fn without_secrets(url: &str) -> String {
     // The text before the last @ may be a password, question marks included.
     let (hidden, rest) = match url.rsplit_once('@') {
@@ -28,7 +27,6 @@ pub(super) fn without_secrets(url: &str) -> String {
 }
 
 /// A text as an error may show it: if it may be a URL, without its secrets.
-#[must_use]
 pub fn masked(text: &str) -> Cow<'_, str> {
     let has_user = text.rsplit_once('@').is_some_and(|(before, _)| before.contains(':'));
     if has_user || text.contains("://") {

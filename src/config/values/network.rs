@@ -57,27 +57,23 @@ impl BackendUrl {
     }
 
     /// The URL with this path behind its own.
-    #[must_use]
     pub fn joined(&self, path: &str) -> Self {
         Self(format!("{}{path}", self.0.trim_end_matches('/')))
     }
 
     /// The URL.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The URL without `/ojs/v1` at its end, which is added to each path; `None`: it does not end
     /// so.
-    #[must_use]
     pub fn without_api_path(&self) -> Option<Self> {
         let shorter = self.0.strip_suffix(API_PATH)?.trim_end_matches('/').to_owned();
         Some(Self(shorter))
     }
 
     /// Host without brackets, and port.
-    #[must_use]
     pub fn host_and_port(&self) -> (&str, u16) {
         let default_port = if self.is_https() { 443 } else { 80 };
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
@@ -85,7 +81,6 @@ impl BackendUrl {
     }
 
     /// Whether the connection is encrypted.
-    #[must_use]
     pub fn is_https(&self) -> bool {
         self.0.starts_with("https:")
     }
@@ -160,7 +155,6 @@ pub enum Listen {
 
 impl Listen {
     /// Reads `IP:PORT`, `[IPV6]:PORT`, `localhost:PORT`, `:PORT` (every address) or `off`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "off" {
             return Some(Self::Off);
@@ -318,13 +312,11 @@ pub struct Secret(String);
 
 impl Secret {
     /// Reads a token: printable ASCII without blanks, as a header can carry it.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.to_owned()))
     }
 
     /// The token itself, for the request that carries it.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }

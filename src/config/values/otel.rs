@@ -15,7 +15,6 @@ pub struct Collector(pub Option<BackendUrl>);
 
 impl Collector {
     /// The address for traces, if this is the address for everything.
-    #[must_use]
     pub fn for_traces(self) -> Self {
         Self(self.0.map(|url| url.joined("/v1/traces")))
     }

@@ -54,19 +54,16 @@ impl Proxy {
     }
 
     /// Its host, without brackets.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
     /// Its port.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Host and port, for people.
-    #[must_use]
     pub fn place(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -76,7 +73,6 @@ impl Proxy {
     }
 
     /// User and password, for the header that carries them.
-    #[must_use]
     pub fn reveal_credentials(&self) -> Option<(&str, &str)> {
         let (user, password) = self.credentials.as_ref()?;
         Some((user, password))
