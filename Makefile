@@ -184,10 +184,10 @@ smoke:
 	@$(SOAK) $(OUT)/debug --smoke
 
 calculating:
-	nice -n 19 env $(TESTS) --lib $(addprefix --test ,$(CALCULATING))
+	nice -n 5 env $(TESTS) --lib $(addprefix --test ,$(CALCULATING))
 
 doc-tests:
-	nice -n 19 env $(TESTS) --doc
+	nice -n 5 env $(TESTS) --doc
 
 of-clients:
 	$(TESTS) $(addprefix --test ,$(CLIENTS))
