@@ -22,7 +22,6 @@ pub enum Intent {
 }
 
 /// Finds the intent of this command line.
-#[must_use]
 pub fn intent(args: &[OsString]) -> Intent {
     let first = args.get(1).and_then(|word| word.to_str());
     match first {
@@ -46,7 +45,6 @@ fn supervises_nothing(word: &str) -> bool {
 }
 
 /// The flags that decide where and how to report, wherever they stand before COMMAND.
-#[must_use]
 pub fn reporting_flags(args: &[OsString]) -> Flags {
     let mut flags = Flags::default();
     let mut words = before_command(args).peekable();

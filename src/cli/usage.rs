@@ -10,7 +10,6 @@ use crate::config::{masked, most_alike};
 pub type UsageError = String;
 
 /// The error if there is no COMMAND to supervise.
-#[must_use]
 pub fn no_command() -> UsageError {
     with_usage("there is no COMMAND to supervise", RUN)
 }

@@ -66,7 +66,6 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Reads these variables of the environment; an empty one counts as not set
     /// (<https://no-color.org>).
-    #[must_use]
     pub fn of(term: &OsStr, no_color: &OsStr) -> Self {
         let moves_cursor = term != "dumb";
         Self {

@@ -37,7 +37,6 @@ const SEND_WITHIN: Duration = Duration::from_secs(10);
 const NOT_CANCELLED: Exit = Exit::Status(1);
 
 /// Sends a message of a job to its runner, on the channel that the environment names.
-#[must_use]
 pub fn tell(word: &JobWord, environ: &Environ) -> Exit {
     // A wait here has to end when the job is asked to end.
     SignalSet::inherited().set_as_mask();

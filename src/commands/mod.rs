@@ -34,7 +34,6 @@ use ojs_os::entry::Environ;
 use ojs_values::exit::Exit;
 
 /// Carries out a subcommand. The flags name the places of instances, and `pid` one of them.
-#[must_use]
 pub fn run(order: Order, flags: &Flags, pid: Option<i32>, environ: &Environ) -> Exit {
     let environment = Environment::from_entries(environ.entries());
     let places = config::load_paths(flags, &environment).map_err(|error| error.to_string());

@@ -30,7 +30,6 @@ pub const OWN_NAME: &str = "ojs-init";
 const MOST_SETTINGS: usize = 120 << 10;
 
 /// The arguments of a program of ojs-init, its name first.
-#[must_use]
 pub fn arguments(program: OwnProgram, command: &[OsString]) -> Vec<OsString> {
     let own = [OWN_NAME, program.word(), "--"].map(OsString::from);
     own.into_iter().chain(command.iter().cloned()).collect()
@@ -99,7 +98,6 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
 
 /// Looks for faults that would prevent every start of a job or a copy: a user, a directory or a
 /// program that does not exist. No program runs. Returns the faults: for commands all of them.
-#[must_use]
 pub fn check(
     config: &Config,
     command: &[OsString],
@@ -216,7 +214,6 @@ fn program(
 }
 
 /// The worker's program as operators see it: COMMAND, and the number of routes.
-#[must_use]
 pub fn shown_program(config: &Config, command: &[OsString]) -> String {
     let routes = config.exec.routes.0.len();
     let routes = (routes > 0).then(|| several(routes, "route"));

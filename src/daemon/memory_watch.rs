@@ -28,7 +28,6 @@ pub struct MemoryWatch {
 impl MemoryWatch {
     /// For the configured gate; none without a gate, or without a limit to be a share of, which is
     /// a warning.
-    #[must_use]
     pub fn of(config: &Config) -> Option<Self> {
         let most = config.worker.memory_gate?;
         let cgroup = MemoryCgroup::find().filter(|cgroup| cgroup.limit().is_some());

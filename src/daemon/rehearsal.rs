@@ -32,7 +32,6 @@ pub struct Checked {
 }
 
 /// Plays a start with this configuration and this command, which is empty if it is not known.
-#[must_use]
 pub fn run(mut config: Config, command: &[OsString], environ: &Environ) -> Checked {
     let collector: &'static Collector = &COLLECTOR;
     if log::set_logger(collector).is_ok() {

@@ -25,7 +25,6 @@ pub fn surroundings(environ: &Environ) -> Surroundings {
 }
 
 /// The doubts of a start about the times of a shutdown.
-#[must_use]
 pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
     let times = ShutdownTimes::of_agent(&config.shutdown.limits, surroundings(environ));
     config::doubtful_times(config, &times)

@@ -55,7 +55,6 @@ pub struct UsageReader {
 
 impl UsageReader {
     /// `starts_helper`: the worker's process is a second ojs-init.
-    #[must_use]
     pub fn new(starts_helper: bool, waker: Arc<Waker>) -> Self {
         Self {
             starts_helper,

@@ -42,7 +42,6 @@ const EVENTS: usize = 2;
 const SIGNALS: Token = Token(0);
 
 /// Runs the copies until PID 1 wants no more, or until they cannot be kept alive.
-#[must_use]
 pub fn run(command: &[OsString], environ: Environ) -> Exit {
     let result = Copies::set_up(command, environ).and_then(|mut copies| {
         let ended = copies.run();

@@ -80,7 +80,6 @@ const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 
 /// True if PID 1 has started this process as one of them: `ojs-init runner -- COMMAND...` with the
 /// settings in the environment. Returns the arguments after the `--`.
-#[must_use]
 pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgram, &'a [OsString])> {
     let ([word, dashes], command) = args.get(1..)?.split_first_chunk::<2>()?;
     let mut programs = [OwnProgram::Runner, OwnProgram::Copies].into_iter();
@@ -89,7 +88,6 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgr
 }
 
 /// Runs it until PID 1 wants no more.
-#[must_use]
 pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
     match program {
         OwnProgram::Runner => run_jobs(command, environ),

@@ -37,7 +37,6 @@ impl<K: Ord, V: Ord> Groups<K, V> {
     }
 
     /// The members of a group.
-    #[must_use]
     pub fn of(&self, group: &K) -> &BTreeSet<V> {
         self.groups.get(group).unwrap_or(&self.none)
     }
@@ -48,7 +47,6 @@ impl<K: Ord, V: Ord> Groups<K, V> {
     }
 
     /// How many members all groups have.
-    #[must_use]
     pub fn members(&self) -> usize {
         self.groups.values().map(BTreeSet::len).sum()
     }

@@ -72,7 +72,6 @@ pub struct Lifecycle {
 
 impl Lifecycle {
     /// A life that begins: orders the start of the worker.
-    #[must_use]
     pub fn new(options: Options, now: Moment) -> Self {
         let mut machine = Self {
             ending: Ending::default(),
@@ -166,7 +165,6 @@ impl Lifecycle {
     }
 
     /// When to call `handle_timeout`, and why.
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
         let due = [
             self.timers.next(),
@@ -188,13 +186,11 @@ impl Lifecycle {
 
     /// Whether the outcome of this job is for the machine: a holder that waits for answers was
     /// given the job, and the machine remembers.
-    #[must_use]
     pub fn knows(&self, job: &JobId) -> bool {
         self.jobs.knows(job)
     }
 
     /// The visible state.
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let held_back = self
             .jobs

@@ -135,7 +135,6 @@ pub struct PlainInit {
 
 impl PlainInit {
     /// An init whose child has just started.
-    #[must_use]
     pub fn new(options: PlainOptions) -> Self {
         Self {
             options,
@@ -172,7 +171,6 @@ impl PlainInit {
     }
 
     /// When to call `handle_timeout`, and why.
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<(Moment, PlainTimer)> {
         self.timers.next()
     }

@@ -98,7 +98,6 @@ impl<T: Ord + Copy> Timers<T> {
     }
 
     /// The next timer and when it is due.
-    #[must_use]
     pub fn next(&self) -> Option<(Moment, T)> {
         self.order.first().copied()
     }
@@ -114,13 +113,11 @@ impl<T: Ord + Copy> Timers<T> {
     }
 
     /// When this timer is due, if it is armed.
-    #[must_use]
     pub fn deadline_of(&self, timer: T) -> Option<Moment> {
         self.due.get(&timer).copied()
     }
 
     /// Number of armed timers.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.due.len()
     }

@@ -33,7 +33,6 @@ fn small() -> MutexGuard<'static, Small> {
 
 /// Whether much of the memory of small blocks is free now, so that a later call of
 /// [`return_unneeded`] may return it.
-#[must_use]
 pub fn has_unneeded() -> bool {
     small().has_unneeded()
 }

@@ -29,7 +29,6 @@ pub struct OomKills {
 
 impl OomKills {
     /// The counter of this process's cgroup; `None` if there is none, or it may not be read.
-    #[must_use]
     pub fn find() -> Option<Self> {
         let places = places(&own().ok()?, Path::new(MOUNT));
         places.iter().find_map(|place| Self::open(place))
@@ -50,13 +49,11 @@ impl OomKills {
     }
 
     /// How many there were since [`OomKills::begin`].
-    #[must_use]
     pub fn since(&self) -> u64 {
         self.read().map_or(0, |now| now.saturating_sub(self.before))
     }
 
     /// The counter; its last value if it cannot be read.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.read().unwrap_or(self.before)
     }

@@ -42,7 +42,6 @@ struct Level {
 
 impl MemoryCgroup {
     /// This process's cgroup; `None` if cgroups do not count memory, or hide it from this process.
-    #[must_use]
     pub fn find() -> Option<Self> {
         Self::find_in(&own().ok()?, Path::new(MOUNT))
     }
@@ -62,14 +61,12 @@ impl MemoryCgroup {
     }
 
     /// The memory limit of the container, in bytes. `None`: no limit.
-    #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.levels.iter().filter_map(Level::limit).min()
     }
 
     /// The used share in whole percent, at most 100. Below `no_matter_below` the number may be too
     /// large. `None`: there is no limit, or it cannot be read.
-    #[must_use]
     pub fn percent(&self, no_matter_below: u8) -> Option<u8> {
         self.levels
             .iter()

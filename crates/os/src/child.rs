@@ -110,7 +110,6 @@ impl ChildPlan {
     }
 
     /// Gives the child this limit of open files, if this process has another one.
-    #[must_use]
     pub fn with_open_files(mut self, limit: Option<OpenFiles>) -> Self {
         self.open_files = limit;
         self
@@ -118,21 +117,18 @@ impl ChildPlan {
 
     /// Has the kernel send the child this signal when the thread that starts it ends. The child's
     /// own children get none, nor does a program that changes its user at exec.
-    #[must_use]
     pub fn signalled_at_our_end(mut self, signal: Option<Signal>) -> Self {
         self.at_our_end = signal;
         self
     }
 
     /// Executes this file, regardless of the first argument and the search path.
-    #[must_use]
     pub fn executing(mut self, file: &CStr) -> Self {
         self.candidates = vec![file.to_owned()];
         self
     }
 
     /// Looks for the program from this directory, as a job does that starts there.
-    #[must_use]
     pub fn seen_from(mut self, directory: Option<&Path>) -> Self {
         let Some(directory) = directory else { return self };
         for candidate in &mut self.candidates {
@@ -146,7 +142,6 @@ impl ChildPlan {
     }
 
     /// Runs it as this user.
-    #[must_use]
     pub fn run_as(mut self, credentials: Option<Credentials>) -> Self {
         self.credentials = credentials;
         self
@@ -170,14 +165,12 @@ impl ChildPlan {
     }
 
     /// Makes its process group the foreground one of this terminal.
-    #[must_use]
     pub fn hand_over(mut self, terminal: Option<OwnedFd>) -> Self {
         self.terminal = terminal;
         self
     }
 
     /// Makes the child a job: own session, only these descriptors, SIGKILL when this process ends.
-    #[must_use]
     pub fn as_job(mut self, job: JobTraits) -> Self {
         self.job = Some(job);
         self
@@ -224,7 +217,6 @@ impl ChildPlan {
     /// The fault in the program's file that keeps the kernel from running it, as far as reading
     /// shows it. Like `execvp` the search continues after a file that may not be executed or names
     /// a missing file. `directory` is where the child starts, if not in this process's directory.
-    #[must_use]
     pub fn trouble(&self, directory: Option<&Path>) -> Option<ProgramFault> {
         let paths = self
             .candidates

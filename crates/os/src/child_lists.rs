@@ -57,7 +57,6 @@ pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
 
 /// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` of
 /// this PID namespace.
-#[must_use]
 pub fn lists_children() -> bool {
     let own = Pid::own();
     check_proc().is_ok() && File::open(format!("/proc/{own}/task/{own}/children")).is_ok()

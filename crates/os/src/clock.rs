@@ -7,7 +7,6 @@ use nix::poll::{PollTimeout, poll};
 
 /// Time on the monotonic clock since a fixed point. The clock never runs backwards, and changes of
 /// the date do not affect it.
-#[must_use]
 pub fn monotonic() -> Duration {
     let now = read(libc::CLOCK_MONOTONIC);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -25,7 +24,6 @@ fn read(clock: libc::clockid_t) -> libc::timespec {
 
 /// Time since the start of 1970 by the system's date, for comparison with the dates of others;
 /// nothing before it.
-#[must_use]
 pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }
@@ -48,14 +46,12 @@ pub fn pause_until(end: Duration) {
 }
 
 /// Rounded up, so that the caller does not spin through the last part of a millisecond.
-#[must_use]
 pub fn poll_timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
 }
 
 /// The date, for log records only. Returns the start of 1970 if the system's date is out of range.
 /// jiff's `Timestamp::now` panics on that date, which adds 100 KB of error texts to the binary.
-#[must_use]
 pub fn wall() -> jiff::Timestamp {
     let now = read(libc::CLOCK_REALTIME);
     let nanos = i32::try_from(now.tv_nsec).unwrap_or(0);

@@ -24,7 +24,6 @@ pub enum Sight {
 }
 
 /// Whether this process may see the open descriptors of `pid`.
-#[must_use]
 pub fn sight_of(pid: Pid) -> Sight {
     if let Err(error) = check_proc() {
         return Sight::Closed(error);
@@ -40,13 +39,11 @@ pub fn sight_of(pid: Pid) -> Sight {
 }
 
 /// True if the error means that this process may not look.
-#[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
 /// True if the error means that there is no such process any more.
-#[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }

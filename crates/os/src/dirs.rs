@@ -190,7 +190,6 @@ impl Directory {
 /// Whether the user id that stands for "nobody of this user namespace" really means that here. If
 /// so, a file with that id belongs to a user outside the namespace. An example is the root
 /// directory of a container whose user is not mapped.
-#[must_use]
 pub fn is_from_above(uid: u32) -> bool {
     let read = |path| std::fs::read_to_string(path).ok();
     let overflow = read("/proc/sys/kernel/overflowuid").and_then(|text| text.trim().parse().ok());

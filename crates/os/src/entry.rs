@@ -48,7 +48,6 @@ impl Environ {
     }
 
     /// The value of the first entry with this name.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<&OsStr> {
         self.entries()
             .find_map(|entry| value_of(entry, name))
@@ -85,7 +84,6 @@ impl Environ {
     }
 
     /// The block itself, for `execve`.
-    #[must_use]
     pub fn as_ptr(&self) -> *const *const c_char {
         self.0
     }

@@ -35,7 +35,6 @@ pub(crate) unsafe fn new_descriptor(result: impl Into<c_long>) -> io::Result<Own
 
 /// Whether a resource is used up that may be free again soon: processes, memory, descriptors,
 /// space. A retry does not help with any other error.
-#[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -44,7 +43,6 @@ pub fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// The meaning of an error's number, without the number.
-#[must_use]
 pub fn meaning(error: &io::Error) -> String {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.map_or_else(|| error.to_string(), |errno| errno.desc().to_owned())

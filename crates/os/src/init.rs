@@ -15,14 +15,12 @@ const FIRST_EXTRA_DESCRIPTOR: u32 = 3;
 const HIGHEST_LOOKED_AT: i32 = 1024;
 
 /// Whether this process is PID 1 of its PID namespace, which gets every orphan from the kernel.
-#[must_use]
 pub fn is_pid_1() -> bool {
     Pid::own().number() == 1
 }
 
 /// Whether the parent of this process is in its PID namespace. A container's runtime, which sends
 /// the stop signals, is outside: for processes that the runtime starts itself the kernel returns 0.
-#[must_use]
 pub fn has_parent_here() -> bool {
     // SAFETY: getppid takes nothing and returns a number.
     unsafe { libc::getppid() != 0 }
@@ -67,7 +65,6 @@ pub struct Inherited(Vec<i32>);
 
 impl Inherited {
     /// Lists them. Call it before opening anything that is to stay.
-    #[must_use]
     pub fn look() -> Self {
         let descriptors = open_descriptors().unwrap_or_else(|_| {
             // Without /proc: the descriptors that a shell or an orchestrator would pass on.

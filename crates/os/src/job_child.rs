@@ -31,7 +31,6 @@ pub struct Limit {
 impl Limit {
     /// The limit by the kernel's name in small letters without its prefix (`nofile`). `None`: there
     /// is no such limit. A limit without a number is unlimited.
-    #[must_use]
     pub fn named(name: &str, soft: Option<u64>, hard: Option<u64>) -> Option<Self> {
         let resource = match name {
             "as" => libc::RLIMIT_AS,
@@ -69,7 +68,6 @@ pub(crate) struct Refused(pub c_int);
 
 impl JobTraits {
     /// A job with these as its descriptors 0, 1, 2 and 3, and no others.
-    #[must_use]
     pub fn new(descriptors: [OwnedFd; 4]) -> Self {
         Self {
             descriptors,
@@ -90,14 +88,12 @@ impl JobTraits {
     }
 
     /// With this niceness, -20 to 19.
-    #[must_use]
     pub fn with_niceness(mut self, nice: Option<i32>) -> Self {
         self.nice = nice;
         self
     }
 
     /// With these limits, one after the other.
-    #[must_use]
     pub fn with_limits(mut self, limits: Vec<Limit>) -> Self {
         self.limits = limits;
         self

@@ -31,7 +31,6 @@ const MOST_THREADS: usize = 16;
 const KILLER_LIMIT: Duration = Duration::from_millis(100);
 
 /// The session of this process, by its leader's number. `None`: the process has ended.
-#[must_use]
 pub fn session(pid: Pid) -> Option<i32> {
     // SAFETY: takes a number.
     let session = unsafe { libc::getsid(pid.number()) };
@@ -51,7 +50,6 @@ pub enum MarkSeen {
 }
 
 /// Whether this process was started with this entry (`NAME=value`) in its environment.
-#[must_use]
 pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
     match mark_of_thread(pid, mark) {
         (seen, ExitProgress::No | ExitProgress::Whole) => seen,
@@ -116,7 +114,6 @@ fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
 }
 
 /// Whether the process runs as this user, or could again.
-#[must_use]
 pub fn runs_as(pid: Pid, user: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -35,7 +35,6 @@ impl OpenFiles {
 }
 
 /// Most descriptors that this process may have: the soft limit. 0 if the kernel does not return it.
-#[must_use]
 pub fn open_files_limit() -> usize {
     OpenFiles::ours().map_or(0, |limit| usize::try_from(limit.0.rlim_cur).unwrap_or(usize::MAX))
 }

@@ -28,7 +28,6 @@ pub struct OwnChildren {
 
 impl OwnChildren {
     /// The list of this thread's children.
-    #[must_use]
     pub fn open() -> Self {
         Self {
             list: File::open(CHILDREN).ok(),

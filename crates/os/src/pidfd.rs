@@ -101,14 +101,12 @@ impl ProcessWatch {
     }
 
     /// The pid, for people. After the process was reaped another process may have the number.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Whether the process has ended. A zombie has, unless another thread of it is still running.
     /// Unknown counts as not ended: for example no descriptor is left to read `/proc`.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         match &self.hold {
             Hold::Descriptor(descriptor) => is_readable(descriptor.as_fd()),
@@ -141,7 +139,6 @@ impl ProcessWatch {
     /// A descriptor that becomes readable when the process has ended. `None`: the process has
     /// ended, or there are no pidfds. Without pidfds the caller has to poll
     /// [`has_ended`](Self::has_ended).
-    #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.hold {
             Hold::Descriptor(descriptor) => Some(descriptor.as_fd()),

@@ -23,13 +23,11 @@ impl Pid {
     pub const INIT: Self = Self(1);
 
     /// The pid of this process.
-    #[must_use]
     pub fn own() -> Self {
         Self::new(std::process::id().cast_signed())
     }
 
     /// The pid as a number.
-    #[must_use]
     pub fn number(self) -> i32 {
         self.0
     }
@@ -153,7 +151,6 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
 
 /// Whether this process is in the process group of `leader`, or was started by it or by a process
 /// that it has started. False if `/proc` does not say so.
-#[must_use]
 pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
     any_ancestor(pid, |pid, stat| pid == leader || stat.group == leader.0).unwrap_or(false)
 }
@@ -314,7 +311,6 @@ pub enum ExitProgress {
 }
 
 /// Whether this process is ending or has ended.
-#[must_use]
 pub fn ending(pid: Pid) -> ExitProgress {
     match Stat::read(pid).ok().flatten() {
         Some(stat) => stat.ending,

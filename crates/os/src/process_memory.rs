@@ -34,20 +34,17 @@ pub fn visible(most: usize) -> io::Result<Vec<ProcessMemory>> {
 }
 
 /// This process. `None`: it ended meanwhile, and uses no memory.
-#[must_use]
 pub fn of(pid: Pid) -> Option<ProcessMemory> {
     parse(pid.number(), &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Bytes of a page.
-#[must_use]
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number and returns one.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// The time of so many clock ticks.
-#[must_use]
 pub fn ticks(count: u64) -> Duration {
     // SAFETY: takes a number and returns one.
     let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);

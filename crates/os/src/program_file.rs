@@ -74,7 +74,6 @@ impl ProgramFault {
 
 /// The reason why the kernel does not run this file. `None`: no reason is found, or the file cannot
 /// be read.
-#[must_use]
 pub fn trouble(path: &Path) -> Option<ProgramFault> {
     let mut beginning = Vec::with_capacity(READ_BYTES);
     let most = u64::try_from(READ_BYTES).unwrap_or(u64::MAX);

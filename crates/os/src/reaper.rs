@@ -50,7 +50,6 @@ pub struct Usage {
 
 /// Whether this child has ended. The child is not reaped, so no other process gets its number or
 /// that of its group.
-#[must_use]
 pub fn has_ended(pid: Pid) -> bool {
     let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -64,7 +63,6 @@ pub fn has_ended(pid: Pid) -> bool {
 
 /// Whether this process has a child, living or not reaped. The kernel's answer is safer than its
 /// list of children, which may lack one while others start and end.
-#[must_use]
 pub fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: all zeros is a valid value of this plain structure.

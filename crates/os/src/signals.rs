@@ -56,19 +56,16 @@ impl SignalSet {
     pub const ALL: Self = Self(u64::MAX);
 
     /// The set of these signals.
-    #[must_use]
     pub fn of(signals: &[Signal]) -> Self {
         Self(signals.iter().fold(0, |set, signal| set | 1 << (signal.number() - 1)))
     }
 
     /// The mask this process was started with.
-    #[must_use]
     pub fn inherited() -> Self {
         Self(INHERITED_MASK.load(Ordering::Relaxed))
     }
 
     /// This set and this signal.
-    #[must_use]
     pub fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::of(&[signal]).0)
     }
@@ -246,7 +243,6 @@ pub(crate) fn take_set_aside(set: SignalSet) -> Option<Signal> {
 }
 
 /// Whether a signal waits that no descriptor shows: the loop must fetch it before it sleeps.
-#[must_use]
 pub fn has_set_aside() -> bool {
     SET_ASIDE.load(Ordering::Relaxed) != 0
 }

@@ -155,7 +155,6 @@ pub struct Accepted {
 
 impl Listener {
     /// The path of the socket.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

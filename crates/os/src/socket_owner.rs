@@ -43,7 +43,6 @@ pub struct SocketQuestions {
 impl SocketQuestions {
     /// Opens the netlink socket for the questions. Without it the tables in `/proc/net` answer
     /// them.
-    #[must_use]
     pub fn open() -> Self {
         Self {
             netlink: open_netlink().ok(),

@@ -8,7 +8,6 @@ use crate::process::Pid;
 
 /// The controlling terminal, if this process's group has its foreground: a background job must not
 /// use a terminal that another group uses.
-#[must_use]
 pub fn foreground_terminal() -> Option<OwnedFd> {
     let terminal = controlling_terminal()?;
     // SAFETY: an open descriptor; both calls return numbers.
@@ -34,7 +33,6 @@ pub fn take_back(child: Pid) {
 
 /// Columns and lines of the terminal behind this descriptor. `None` if it has none or one of them
 /// is 0.
-#[must_use]
 pub fn size(of: BorrowedFd<'_>) -> Option<(u16, u16)> {
     // SAFETY: zero is a valid winsize, which is plain numbers.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };

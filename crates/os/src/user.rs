@@ -91,7 +91,6 @@ impl Credentials {
 
     /// Whether this process already is exactly this user, so that nothing has to change and no
     /// capability is needed.
-    #[must_use]
     pub fn are_ours(&self) -> bool {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         nix::unistd::getresuid().is_ok_and(|ours| [ours.real, ours.effective, ours.saved] == [uid; 3])

@@ -27,7 +27,6 @@ impl Ended {
     pub const UNREAPED: Self = Self::Signalled(Signal::KILL);
 
     /// The status that a shell would show: the process's own, or 128 + signal.
-    #[must_use]
     pub fn status(self) -> u8 {
         match self {
             Self::Exited(status) => status,
@@ -64,7 +63,6 @@ pub enum Exit {
 
 impl Exit {
     /// The status that the parent sees.
-    #[must_use]
     pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -88,13 +86,11 @@ impl RemapExit {
     }
 
     /// Whether this status was added.
-    #[must_use]
     pub fn contains(&self, status: u8) -> bool {
         self.0[usize::from(status / 64)] & (1 << (status % 64)) != 0
     }
 
     /// The status to end with when the child ended like this.
-    #[must_use]
     pub fn apply(&self, ended: Ended) -> u8 {
         let status = ended.status();
         if self.contains(status) { 0 } else { status }

@@ -66,7 +66,6 @@ impl Signal {
     pub const WINCH: Self = Self(28);
 
     /// The signal with this number, if there is one.
-    #[must_use]
     pub fn from_number(number: i32) -> Option<Self> {
         u8::try_from(number)
             .ok()
@@ -75,26 +74,22 @@ impl Signal {
     }
 
     /// The number, 1 to 64.
-    #[must_use]
     pub fn number(self) -> i32 {
         i32::from(self.0)
     }
 
     /// The status with which a shell shows a death by this signal: 128 and its number.
-    #[must_use]
     pub fn exit_status(self) -> u8 {
         // 128 + 64 is the largest sum.
         EXIT_STATUS_BASE.saturating_add(self.0)
     }
 
     /// The signal that is shown as this status.
-    #[must_use]
     pub fn of_exit_status(status: u8) -> Option<Self> {
         Self::from_number(i32::from(status.saturating_sub(EXIT_STATUS_BASE)))
     }
 
     /// Whether a process may block or handle it: all but KILL and STOP.
-    #[must_use]
     pub fn is_catchable(self) -> bool {
         self != Self::KILL && self != Self::STOP
     }

@@ -47,7 +47,6 @@ enum ReadState {
 
 impl FrameReader {
     /// A reader for lines of at most `max_bytes`, the `\n` not counted.
-    #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -88,7 +87,6 @@ impl FrameReader {
     /// The unfinished line after the last `\n`, at the end of the stream, for the log. The line is
     /// no frame, even if it reads like one: a process that died in the middle of a number has
     /// written another number.
-    #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         match self.state {
             ReadState::Gathering => Some(self.partial.as_slice()).filter(|partial| !partial.is_empty()),
@@ -97,7 +95,6 @@ impl FrameReader {
     }
 
     /// Memory that it holds on to, in bytes; never more than the limit.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.partial.capacity()
     }

@@ -93,7 +93,6 @@ pub struct Observed<'a> {
 }
 
 /// The text. Equal metrics give equal text, in one fixed order.
-#[must_use]
 pub fn text(observed: &Observed<'_>) -> String {
     let mut page = Page::default();
     page.jobs(observed.metrics);

@@ -3,7 +3,6 @@
 use ojs_lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobActivity, JobEnd, Phase, Probe, WorkerState};
 
 /// The `code` of an error frame.
-#[must_use]
 pub fn error_code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::NotJson => "not_json",
@@ -20,7 +19,6 @@ pub fn error_code(code: ErrorCode) -> &'static str {
 }
 
 /// The `state` of hello and lifecycle frames, and of heartbeats.
-#[must_use]
 pub fn worker_state(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Running => "running",
@@ -31,7 +29,6 @@ pub fn worker_state(state: WorkerState) -> &'static str {
 }
 
 /// The `reason` of a cancel frame.
-#[must_use]
 pub fn cancel_reason(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::Shutdown => "shutdown",
@@ -43,7 +40,6 @@ pub fn cancel_reason(reason: CancelReason) -> &'static str {
 
 /// The `cancel_reason` of a job on the control socket, which tells an operator's cancel from one at
 /// the backend.
-#[must_use]
 pub fn shown_cancel_reason(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::Operator => "operator",
@@ -54,7 +50,6 @@ pub fn shown_cancel_reason(reason: CancelReason) -> &'static str {
 }
 
 /// The `state` of a job on the control socket.
-#[must_use]
 pub fn activity(activity: JobActivity) -> &'static str {
     match activity {
         JobActivity::WaitsForHandler => "waits for a handler",
@@ -70,7 +65,6 @@ pub fn activity(activity: JobActivity) -> &'static str {
 }
 
 /// The `for` of an ok frame.
-#[must_use]
 pub fn about(about: About) -> &'static str {
     match about {
         About::Ack => "ack",
@@ -82,7 +76,6 @@ pub fn about(about: About) -> &'static str {
 }
 
 /// The `outcome` of a metric.
-#[must_use]
 pub fn end(end: JobEnd) -> &'static str {
     match end {
         JobEnd::Acked => "acked",
@@ -95,7 +88,6 @@ pub fn end(end: JobEnd) -> &'static str {
 }
 
 /// The `endpoint` of a metric.
-#[must_use]
 pub fn endpoint(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Register => "register",
@@ -113,7 +105,6 @@ pub fn endpoint(endpoint: Endpoint) -> &'static str {
 }
 
 /// A phase, on the control socket and in `/status`.
-#[must_use]
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Running => "running",
@@ -127,7 +118,6 @@ pub fn phase(phase: Phase) -> &'static str {
 }
 
 /// The `probe` of a `health` request.
-#[must_use]
 pub fn probe(probe: Probe) -> &'static str {
     match probe {
         Probe::Live => "live",

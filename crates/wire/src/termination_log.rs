@@ -29,7 +29,6 @@ const TRUNCATED: &str = "truncated\n";
 /// The text: at most [`MOST_BYTES`] in lines, none of them empty. First the end of ojs-init, then
 /// the counts, then the names of the jobs that were cut off, one a line. `backend_error` is the
 /// log's text for the last request that the backend failed.
-#[must_use]
 pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     let mut text = format!("{}\n", first_line(account));
     if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
@@ -58,7 +57,6 @@ pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
 }
 
 /// The text if not even a start of the worker was tried, for this reason.
-#[must_use]
 pub fn not_started(message: &str, status: u8) -> String {
     let end = format!("; exit status {status}\n");
     let most = MOST_BYTES - "not started: ".len() - end.len();
@@ -66,7 +64,6 @@ pub fn not_started(message: &str, status: u8) -> String {
 }
 
 /// The text after a bug, or without the kernel's help: nothing is known but this.
-#[must_use]
 pub fn broken(status: u8) -> String {
     format!("internal error, the worker was stopped: see the log; exit status {status}\n")
 }

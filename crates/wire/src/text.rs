@@ -10,7 +10,6 @@ use ojs_lifecycle::api::Reason;
 /// These are control characters, line and paragraph separators and direction marks. Characters
 /// without a column count too, except marks on the letter before them. With one of them a job's id
 /// or a client's name could make a line look like another one.
-#[must_use]
 pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -29,7 +28,6 @@ pub fn escape(to: &mut String, character: char) {
 }
 
 /// For a person: seconds to the millisecond, without zeros at the end.
-#[must_use]
 pub fn seconds(duration: Duration) -> String {
     let rounded = duration.saturating_add(Duration::from_micros(500));
     let text = format!("{}.{:03}", rounded.as_secs(), rounded.subsec_millis());
@@ -37,13 +35,11 @@ pub fn seconds(duration: Duration) -> String {
 }
 
 /// For a program: whole milliseconds.
-#[must_use]
 pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `1 job`, `2 jobs`.
-#[must_use]
 pub fn several(count: impl Display, what: &str) -> String {
     let count = count.to_string();
     let plural = if count == "1" { "" } else { "s" };
@@ -51,7 +47,6 @@ pub fn several(count: impl Display, what: &str) -> String {
 }
 
 /// `no job active`, `2 jobs active`.
-#[must_use]
 pub fn active_jobs(count: u64) -> String {
     match count {
         0 => "no job active".to_owned(),
@@ -60,14 +55,12 @@ pub fn active_jobs(count: u64) -> String {
 }
 
 /// A name of at most `most` characters.
-#[must_use]
 pub fn shortened(name: &str, most: usize) -> String {
     without_middle(name, most, |_| 1)
 }
 
 /// A name that is at most `most` wide. If it is wider its middle is left out, because names often
 /// differ at the end. If the gap does not fit, only the beginning is left.
-#[must_use]
 pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) -> String {
     const GAP: &str = "...";
     let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| -> String {
@@ -91,13 +84,11 @@ pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) ->
 }
 
 /// A number of things, as the wire has it.
-#[must_use]
 pub fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// The cause of a change of state, for a person.
-#[must_use]
 pub fn asked_by(reason: Reason) -> &'static str {
     match reason {
         Reason::Sigterm => "SIGTERM",

@@ -51,13 +51,11 @@ pub struct SpanSource {
 }
 
 /// A context as a header, a variable or a field spells it.
-#[must_use]
 pub fn traceparent(context: &Trace) -> String {
     trace::write(context)
 }
 
 /// The body of a request with the spans of these jobs.
-#[must_use]
 pub fn request(jobs: &[TracedJob], source: &SpanSource) -> String {
     let mut page = Json(String::with_capacity(jobs.len() * USUAL_JOB_BYTES));
     page.raw(r#"{"resourceSpans":[{"resource":{"#);
@@ -81,14 +79,12 @@ pub fn request(jobs: &[TracedJob], source: &SpanSource) -> String {
 
 /// How long the collector asks to wait, by its header `Retry-After`. `now` is the time since the
 /// beginning of 1970, because the header may be a date.
-#[must_use]
 pub fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     reply::retry_after(value, now)
 }
 
 /// The number of spans that the collector has rejected, by the body of its answer. An answer that
 /// cannot be read rejects none.
-#[must_use]
 pub fn rejected(body: &[u8]) -> u64 {
     let number = || {
         let body: &RawValue = serde_json::from_slice(body).ok()?;

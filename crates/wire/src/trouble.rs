@@ -6,7 +6,6 @@ use crate::text::several;
 use ojs_lifecycle::api::{Failure, Trouble};
 
 /// The behaviour of the backend: `refuses our credentials`.
-#[must_use]
 pub fn state(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "is unreachable",
@@ -27,7 +26,6 @@ pub fn state(failure: Failure) -> &'static str {
 }
 
 /// The word for programs, as `error.type` in the log.
-#[must_use]
 pub fn kind(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "not_sent",
@@ -51,7 +49,6 @@ pub fn kind(failure: Failure) -> &'static str {
 
 /// `the backend refuses our credentials for 3 min (status 403 forbidden); reservations lapse in 59
 /// s`; `words` is the log's text for the last failure.
-#[must_use]
 pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
     let words = words.map_or(String::new(), |words| format!(" ({words})"));
     let consequences = consequences(trouble.waiting, trouble.lapses_in);
@@ -68,7 +65,6 @@ pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
 }
 
 /// `1 outcome waits; reservations lapse in 59 s`; empty if nothing depends on the backend.
-#[must_use]
 pub fn consequences(waiting: usize, lapses_in: Option<Duration>) -> String {
     let mut parts = Vec::new();
     match waiting {
@@ -87,7 +83,6 @@ pub fn consequences(waiting: usize, lapses_in: Option<Duration>) -> String {
 }
 
 /// For a person, in the largest units that matter: `48 s`, `12 min`, `3 h 5 min`.
-#[must_use]
 pub fn roughly(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match (seconds / 3600, seconds / 60 % 60) {

@@ -67,7 +67,6 @@ impl OutcomeReply {
     }
 
     /// Whether the backend has the outcome.
-    #[must_use]
     pub fn is_success(&self) -> bool {
         self.status < 300
     }

@@ -157,7 +157,6 @@ impl Tunnels {
 
     /// The received part of the answer's body. It stays until the caller reports how much it has
     /// read.
-    #[must_use]
     pub fn body(&self, id: TunnelId) -> &[u8] {
         self.tunnels.get(&id).map_or(&[], |tunnel| tunnel.body())
     }

@@ -49,7 +49,6 @@ pub enum CallerProof {
 
 impl CallerProof {
     /// The words of `status`.
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -161,7 +160,6 @@ impl Callers {
     }
 
     /// The worker's bearer in the place of a token. Another one at each start of ojs-init.
-    #[must_use]
     pub fn bearer(&self) -> &str {
         &self.bearer
     }
@@ -195,7 +193,6 @@ impl Callers {
     }
 
     /// The proof by which callers are known.
-    #[must_use]
     pub fn proof(&self) -> CallerProof {
         match self.allow {
             GatewayAllow::Worker => match self.insight {
@@ -259,7 +256,6 @@ impl Callers {
     }
 
     /// Whether some sockets are searched for.
-    #[must_use]
     pub fn is_searching(&self) -> bool {
         self.search.is_some() || !self.sought.is_empty()
     }

@@ -16,7 +16,6 @@ const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// Variables that only the worker itself may have, for a gateway at this address. `known` is the
 /// environment of ojs-init.
-#[must_use]
 pub fn variables<'e>(
     gateway: SocketAddr,
     bearer: &str,

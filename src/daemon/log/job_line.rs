@@ -15,7 +15,6 @@ const FRAME_BYTES: usize = 256;
 const LINE_BYTES: usize = RECORD_BYTES - NAME_BYTES - FRAME_BYTES;
 
 /// A line that a job wrote on this stream (`stderr`): behind the job's id, or as a separate record.
-#[must_use]
 pub(super) fn line(format: LogFormat, at: jiff::Timestamp, job: &str, stream: &str, text: &str) -> String {
     match format {
         LogFormat::Text => format!(

@@ -64,7 +64,6 @@ pub struct LogHandle(&'static Sink);
 
 /// Sends the records of these levels to standard error from here on, as text on a terminal and as
 /// JSON elsewhere unless `format` decides. Only the first call has an effect.
-#[must_use]
 pub fn install(format: Option<LogFormat>, levels: &LogLevels) -> LogHandle {
     let sink = LOG.get_or_init(|| Sink::new(self::format(format), levels));
     // An error here means that a logger is installed already: then that one stays.
@@ -87,7 +86,6 @@ fn filter(levels: &LogLevels) -> Filter {
 }
 
 /// This format, or the one that fits standard error.
-#[must_use]
 pub fn format(configured: Option<LogFormat>) -> LogFormat {
     configured.unwrap_or_else(|| {
         if io::stderr().is_terminal() {
@@ -140,7 +138,6 @@ impl LogHandle {
 
     /// Records that were lost since the start, because there was no room for them or standard error
     /// did not accept them.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }

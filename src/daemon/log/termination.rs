@@ -65,7 +65,6 @@ struct Writer {
 
 impl TerminationLog {
     /// Opens the file as configured. Warns if a configured or existing file cannot be used.
-    #[must_use]
     pub fn open(config: &Config) -> Self {
         let target = look(config).unwrap_or_else(|doubt| {
             warn!("{doubt}");
@@ -79,7 +78,6 @@ impl TerminationLog {
 
     /// The file at this path, or the usual one, for an error that prevents the configuration. An
     /// unusable file is ignored, because only the error has to be reported.
-    #[must_use]
     pub fn open_for_error(configured: Option<&Path>) -> Self {
         let path = configured.unwrap_or(Path::new(USUAL_PATH));
         let file = if path == Path::new(OFF) { None } else { open(path).ok() };

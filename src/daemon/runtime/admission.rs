@@ -44,7 +44,6 @@ impl std::error::Error for NotAdmitted {}
 impl Allowed {
     /// Allows ojs-init's own user, root, the child's, which is `child` (`None`: ojs-init's), and
     /// `socket_users`.
-    #[must_use]
     pub fn new(child: Option<Credentials>, socket_users: &[u32]) -> Self {
         let own = nix::unistd::geteuid().as_raw();
         let others = socket_users.to_vec();
@@ -52,19 +51,16 @@ impl Allowed {
     }
 
     /// The user of ojs-init.
-    #[must_use]
     pub fn own(&self) -> u32 {
         self.own
     }
 
     /// The child, if it has another user than ojs-init.
-    #[must_use]
     pub fn other_child(&self) -> Option<&Credentials> {
         self.child.as_ref().filter(|child| child.uid != self.own)
     }
 
     /// True if other users are allowed besides root, the child's and that of ojs-init.
-    #[must_use]
     pub fn has_others(&self) -> bool {
         let known = [0, self.own, self.child.as_ref().map_or(self.own, |child| child.uid)];
         self.others.iter().any(|uid| !known.contains(uid))

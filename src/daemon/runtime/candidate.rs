@@ -33,7 +33,6 @@ pub struct Candidate {
 }
 
 /// The places to try: the configured one alone, else the usual ones in order.
-#[must_use]
 pub fn candidates(paths: &Paths) -> Vec<Candidate> {
     if let Some(configured) = &paths.runtime_dir {
         return vec![Candidate {
@@ -57,7 +56,6 @@ pub fn candidates(paths: &Paths) -> Vec<Candidate> {
 }
 
 /// The name of the directory, in each candidate, that holds the instances of one user.
-#[must_use]
 pub fn home_name(uid: u32) -> String {
     format!("{HOME}{uid}")
 }

@@ -146,7 +146,6 @@ impl RuntimeDir {
     }
 
     /// The absolute path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -58,7 +58,6 @@ pub struct Budget {
 impl Budget {
     /// The budget of a plain init. None unless a grace period or a termination grace period is
     /// configured; without a budget ojs-init waits for ever, as a plain init should.
-    #[must_use]
     pub fn of_plain_init(limits: &Limits) -> Option<Self> {
         if limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit {
             return None;
@@ -127,7 +126,6 @@ pub struct ShutdownTimes {
 impl ShutdownTimes {
     /// The times that follow from the configuration and the surroundings. A configured limit always
     /// counts. Otherwise the limit is derived from the grace period, or guessed.
-    #[must_use]
     pub fn of_agent(limits: &Limits, surroundings: Surroundings) -> Self {
         let (limit, source) = match (limits.termination_grace_period, surroundings) {
             (Some(limit), _) => (Some(limit), LimitSource::Configured),
@@ -153,7 +151,6 @@ impl ShutdownTimes {
 
     /// The drain after `elapsed` of the orchestrator's time:
     /// min(grace period, limit - stop margin - elapsed), never below 0.
-    #[must_use]
     pub fn drain(&self, elapsed: Duration) -> Duration {
         self.limit.map_or(self.grace_period, |limit| {
             let room = limit.saturating_sub(self.stop_margin).saturating_sub(elapsed);
@@ -163,13 +160,11 @@ impl ShutdownTimes {
 
     /// How long before the limit the stop phase ends. Without a SIGKILL it is the time before the
     /// end of the margin.
-    #[must_use]
     pub fn slack(&self) -> Duration {
         self.limit.map_or(SLACK, slack)
     }
 
     /// The cancel grace in a stop phase that has all of its margin.
-    #[must_use]
     pub fn cancel_grace(&self, configured: Duration) -> Duration {
         cancel_grace(configured, self.stop_margin.saturating_sub(self.slack()))
     }
@@ -177,7 +172,6 @@ impl ShutdownTimes {
 
 /// How long before the orchestrator's SIGKILL ojs-init exits: 500 ms; for a limit under 5 s a tenth
 /// of it, but at least 250 ms.
-#[must_use]
 pub fn slack(limit: Duration) -> Duration {
     if limit < LONG_LIMIT {
         (limit / 10).max(LEAST_SLACK)
@@ -188,7 +182,6 @@ pub fn slack(limit: Duration) -> Duration {
 
 /// The part of `limit` for the stop phase: the configured time, or 5 s. It is at least twice the
 /// slack, so that as much time is left for work, and at most half of the limit.
-#[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
     let least = slack(limit).saturating_mul(2);
     set.unwrap_or(DEFAULT_STOP_MARGIN).max(least).min(limit / 2)
@@ -196,7 +189,6 @@ pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
 
 /// The cancel grace in a stop phase of `span`, without the slack: its usual share of the span, or
 /// up to half of the span if the configured grace is longer than usual.
-#[must_use]
 pub fn cancel_grace(configured: Duration, span: Duration) -> Duration {
     let most = if configured > USUAL_CANCEL_GRACE {
         span / 2

@@ -105,7 +105,6 @@ pub enum Reply {
 
 impl Reply {
     /// The failure of the request; none if the backend carried it out.
-    #[must_use]
     pub fn failed(&self) -> Option<Failure> {
         match self {
             Self::Failed(failure) => Some(*failure),
@@ -119,7 +118,6 @@ impl Reply {
     }
 
     /// The failure of the request. A reply to another kind of request counts as no reply.
-    #[must_use]
     pub fn failure(&self) -> Failure {
         self.failed().unwrap_or(Failure::Unanswered)
     }
@@ -209,7 +207,6 @@ pub enum FailureClass {
 
 impl Failure {
     /// The class of the failure.
-    #[must_use]
     pub fn class(self) -> FailureClass {
         match self {
             Self::NotSent | Self::Unanswered | Self::ServerError | Self::NotFromBackend => FailureClass::Outage,
@@ -229,13 +226,11 @@ impl Failure {
     }
 
     /// Whether no part of the request can have reached the backend.
-    #[must_use]
     pub fn was_never_sent(self) -> bool {
         matches!(self, Self::NotSent | Self::Overloaded | Self::NoCredentials)
     }
 
     /// Whether a repeated request may get another answer later.
-    #[must_use]
     pub fn may_pass(self) -> bool {
         match self.class() {
             FailureClass::Outage | FailureClass::NotNow => true,

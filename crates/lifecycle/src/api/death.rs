@@ -34,7 +34,6 @@ pub struct Death {
 
 impl Death {
     /// A JSON object with the details for a person who inspects the job in the backend.
-    #[must_use]
     pub fn details(&self) -> String {
         let (end, is_own_end) = match &self.departure {
             Departure::Worker(end) => (Some(*end), true),

@@ -35,7 +35,6 @@ pub struct EndReport {
 
 impl EndReport {
     /// Whether the stop phase was forced before the end of the drain.
-    #[must_use]
     pub fn is_forced(&self) -> bool {
         self.tally.stop.is_some_and(|(_, is_forced)| is_forced)
     }

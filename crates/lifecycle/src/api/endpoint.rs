@@ -69,20 +69,17 @@ impl Endpoint {
     ];
 
     /// The lane of the request.
-    #[must_use]
     pub fn lane(self) -> Lane {
         self.properties().lane
     }
 
     /// Whether the backend may carry out the request twice without harm. A FETCH would claim other
     /// jobs. A FAIL or requeue may arrive during the job's next reservation.
-    #[must_use]
     pub fn may_come_twice(self) -> bool {
         self.properties().may_come_twice
     }
 
     /// The body of the answer.
-    #[must_use]
     pub fn answer(self) -> AnswerSize {
         self.properties().answer
     }
@@ -113,7 +110,6 @@ impl Endpoint {
 
 impl Call {
     /// The kind of the request.
-    #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         match self {
             Self::Register { .. } => Endpoint::Register,

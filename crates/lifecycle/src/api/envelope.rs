@@ -22,14 +22,12 @@ enum Storage {
 
 impl Envelope {
     /// An envelope in this memory.
-    #[must_use]
     pub fn large(text: String) -> Self {
         Self(Storage::Large(Arc::new(text)))
     }
 
     /// The memory of a large envelope, for the next one. `None`: the envelope is not large, or
     /// another clone still needs the memory.
-    #[must_use]
     pub fn into_memory(self) -> Option<Vec<u8>> {
         match self.0 {
             Storage::Small(_) => None,

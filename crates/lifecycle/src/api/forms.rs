@@ -21,7 +21,6 @@ impl HeartbeatForm {
     pub const COUNT: u32 = 4;
 
     /// The form to try if the backend refuses this one.
-    #[must_use]
     pub fn next(self) -> Self {
         match self {
             Self::Full => Self::Counted,
@@ -48,7 +47,6 @@ impl FetchForm {
     pub const COUNT: u32 = 3;
 
     /// The form to try if the backend refuses this one.
-    #[must_use]
     pub fn next(self) -> Self {
         match self {
             Self::Full => Self::WithoutVisibility,

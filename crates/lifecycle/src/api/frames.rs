@@ -74,7 +74,6 @@ pub enum FromWorker {
 
 impl FromWorker {
     /// The job that the frame answers.
-    #[must_use]
     pub fn answers(&self) -> Option<&JobId> {
         match self {
             Self::Ack { job, .. } | Self::Fail { job, .. } | Self::Release { job, .. } => Some(job),
@@ -173,7 +172,6 @@ pub enum ErrorCode {
 impl ErrorCode {
     /// Whether three of these in a row close the connection, because the holder speaks another
     /// protocol.
-    #[must_use]
     pub fn is_malformed(self) -> bool {
         match self {
             Self::NotJson | Self::InvalidFrame | Self::FrameTooLong | Self::UnsupportedProtocol => true,
@@ -231,7 +229,6 @@ pub enum ToWorker {
 
 impl ToWorker {
     /// Whether the frame answers one of the holder.
-    #[must_use]
     pub fn is_answer(&self) -> bool {
         match self {
             Self::Ok { .. } | Self::Error { .. } => true,

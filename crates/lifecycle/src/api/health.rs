@@ -64,7 +64,6 @@ pub struct Health {
 
 impl Health {
     /// Whether the answer is positive.
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.troubles.is_empty()
     }

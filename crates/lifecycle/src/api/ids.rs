@@ -42,7 +42,6 @@ pub struct ProcessId(pub u64);
 
 impl ProcessId {
     /// The pid. It is for people only, because the system reuses pids.
-    #[must_use]
     pub fn pid(self) -> u32 {
         // The upper half is omitted on purpose.
         u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or(0)

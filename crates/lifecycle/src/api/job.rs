@@ -25,7 +25,6 @@ pub struct JobError {
 
 impl JobError {
     /// A failure of which only the message is known. The job may be retried.
-    #[must_use]
     pub fn new(message: impl Into<Text>) -> Self {
         Self {
             code: None,
@@ -106,7 +105,6 @@ pub struct Reservation {
 impl Reservation {
     /// Whether these are certainly two reservations. A field that is missing in one of them proves
     /// nothing.
-    #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
         let attempts = self.attempt.zip(other.attempt);
         let starts = self.started_at.as_ref().zip(other.started_at.as_ref());

@@ -115,7 +115,6 @@ pub enum Queues {
 impl Queues {
     /// Whether holders name the queues with each request for jobs. Such holders connect and
     /// disconnect at any time.
-    #[must_use]
     pub fn are_named_by_holders(&self) -> bool {
         match self {
             Self::Configured => false,

@@ -35,13 +35,11 @@ pub enum Outcome {
 
 impl Outcome {
     /// Whether the job is done. Such an outcome may be sent twice without harm.
-    #[must_use]
     pub fn is_ack(&self) -> bool {
         self.end() == JobEnd::Acked
     }
 
     /// The category of the outcome in the counts.
-    #[must_use]
     pub fn end(&self) -> JobEnd {
         match self {
             Self::Acked { .. } => JobEnd::Acked,
@@ -51,7 +49,6 @@ impl Outcome {
     }
 
     /// The kind of answer that ojs-init confirms to the worker.
-    #[must_use]
     pub fn about(&self) -> About {
         match self {
             Self::Acked { .. } => About::Ack,

@@ -33,7 +33,6 @@ impl Phase {
     ];
 
     /// Whether the end has begun, which cannot be undone.
-    #[must_use]
     pub fn is_terminating(self) -> bool {
         match self {
             Self::Running | Self::Quiet => false,

@@ -21,7 +21,6 @@ const FIRST_SHORTAGE: Duration = Duration::from_millis(50);
 const LONGEST_SHORTAGE: Duration = Duration::from_secs(1);
 
 /// The pause before the next attempt to create a process, after `pauses` earlier ones.
-#[must_use]
 pub fn shortage_pause(pauses: u32) -> Duration {
     doubled(FIRST_SHORTAGE, pauses, LONGEST_SHORTAGE)
 }
@@ -34,7 +33,6 @@ const KILL_PART: u32 = 5;
 const MOST_FOR_KILL: Duration = Duration::from_secs(2);
 
 /// How long after its SIGTERM a job of mode exec gets its SIGKILL if `grace` is its time to end.
-#[must_use]
 pub fn time_to_kill(grace: Duration) -> Duration {
     grace.saturating_sub((grace / KILL_PART).min(MOST_FOR_KILL))
 }
@@ -52,13 +50,11 @@ pub const MAX_RESTARTS: usize = 10;
 pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
 
 /// The pause before ojs-init restarts a worker after this many unsuccessful runs in a row.
-#[must_use]
 pub fn restart_pause(failures: u32) -> Duration {
     doubled(FIRST_RESTART, failures, LONGEST_RESTART)
 }
 
 /// `first`, doubled for each of `failures`, at most `longest`.
-#[must_use]
 pub fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
     let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     first.saturating_mul(factor).min(longest)

@@ -37,7 +37,6 @@ impl RecycleReason {
     pub const WORDS: [&str; 4] = ["max_jobs", "max_memory", "max_age", "operator"];
 
     /// The reason in one word, for metrics and fields of the log.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Jobs(_) => "max_jobs",

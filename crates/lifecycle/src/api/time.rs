@@ -8,25 +8,21 @@ pub struct Moment(Duration);
 
 impl Moment {
     /// The point `since_start` after the clock's own start.
-    #[must_use]
     pub fn new(since_start: Duration) -> Self {
         Self(since_start)
     }
 
     /// The point `later` after this one, at most the end of time.
-    #[must_use]
     pub fn after(self, later: Duration) -> Self {
         Self(self.0.saturating_add(later))
     }
 
     /// Time from this point to `now`; zero if the point is in the future.
-    #[must_use]
     pub fn elapsed(self, now: Self) -> Duration {
         now.0.saturating_sub(self.0)
     }
 
     /// Time from `now` to this point; zero if the point has passed.
-    #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
         self.0.saturating_sub(now.0)
     }

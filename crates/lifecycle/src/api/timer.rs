@@ -140,7 +140,6 @@ pub enum Timer {
 impl Timer {
     /// The order of timers of different owners that expire at the same moment. The lowest number is
     /// handled first.
-    #[must_use]
     pub fn turn(self) -> u8 {
         match self {
             Self::Ending(EndingTimer::Idle) => 5,

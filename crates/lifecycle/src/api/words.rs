@@ -45,7 +45,6 @@ pub enum Reason {
 
 impl Reason {
     /// The name in the log and in the status.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Sigterm => "sigterm",
@@ -63,7 +62,6 @@ impl Reason {
 
     /// The name on the worker socket. An end that the configuration asked for has the name of one
     /// that an operator asked for.
-    #[must_use]
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Idle(_) | Self::OnceDone | Self::OnceNotDone => Self::Control.name(),

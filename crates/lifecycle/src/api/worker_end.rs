@@ -19,13 +19,11 @@ pub struct WorkerEnd {
 impl WorkerEnd {
     /// Whether the end looks like one by the kernel's out-of-memory killer: a SIGKILL, or a shell's
     /// status for one.
-    #[must_use]
     pub fn is_like_oom(ended: Ended) -> bool {
         ended.status() == Ended::Signalled(Signal::KILL).status()
     }
 
     /// Whether a worker ends like this after a SIGTERM, or a SIGKILL, of ojs-init.
-    #[must_use]
     pub fn is_as_asked(self) -> bool {
         let is_ours = match self.ended {
             Ended::Exited(status) => status == 0 || status == Ended::Signalled(Signal::TERM).status(),
@@ -35,7 +33,6 @@ impl WorkerEnd {
     }
 
     /// ` (out of memory: ...)`, or empty if that is unknown.
-    #[must_use]
     pub fn out_of_memory(self) -> String {
         match self.oom_kills {
             0 => String::new(),

@@ -136,7 +136,6 @@ pub struct BeatRecord {
 
 impl BeatRecord {
     /// Named at this moment.
-    #[must_use]
     pub fn named_at(now: Moment) -> Self {
         Self {
             named_at: now,
@@ -234,7 +233,6 @@ pub enum Hold {
 
 impl Report {
     /// Whether the report waits for the end of its hold.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         let is_held = match self.hold {
             Hold::No | Hold::WasBeside => false,
@@ -264,33 +262,28 @@ impl Report {
 
 impl Job {
     /// Name, type and queue of the job.
-    #[must_use]
     pub fn subject(&self) -> Arc<Subject> {
         Arc::clone(&self.delivery.subject)
     }
 
     /// The name that the backend gave the job.
-    #[must_use]
     pub fn id(&self) -> &JobId {
         &self.delivery.subject.id
     }
 
     /// Time since a worker got the job.
-    #[must_use]
     pub fn worked_for(&self, now: Moment) -> Option<Duration> {
         self.handover.map(|handover| handover.at.elapsed(now))
     }
 
     /// Whether another attempt may continue from the job's checkpoint. False if the job is done or
     /// lost.
-    #[must_use]
     pub fn needs_its_checkpoint(&self) -> bool {
         let is_done = matches!(&self.place, Place::Reporting(report) if report.what.is_ack());
         !is_done && !self.is_lost
     }
 
     /// The facts about the job that a holder has; none if no holder has it.
-    #[must_use]
     pub fn held(&self) -> Option<&Held> {
         match &self.place {
             Place::Held(held) => Some(held),
@@ -299,37 +292,31 @@ impl Job {
     }
 
     /// The holder of the job.
-    #[must_use]
     pub fn holder(&self) -> Option<HolderId> {
         self.held().map(|held| held.holder)
     }
 
     /// The request for jobs that this job answered, if a holder has the job.
-    #[must_use]
     pub fn pull(&self) -> Option<PullId> {
         self.held()?.pull
     }
 
     /// Why its handler was told to stop, if it was.
-    #[must_use]
     pub fn cancelled(&self) -> Option<CancelReason> {
         self.held()?.cancelled
     }
 
     /// Whether the job is given back and waits for the end of its hold.
-    #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.report().is_some_and(Report::is_held)
     }
 
     /// Whether the job is held back and occupies no place of another job.
-    #[must_use]
     pub fn is_held_beside(&self) -> bool {
         self.is_held_back() && self.report().is_some_and(|report| report.hold == Hold::Beside)
     }
 
     /// Its outcome, where that waits for the backend.
-    #[must_use]
     pub fn report(&self) -> Option<&Report> {
         match &self.place {
             Place::Reporting(report) => Some(report),
@@ -338,7 +325,6 @@ impl Job {
     }
 
     /// Whether its outcome waits for the backend.
-    #[must_use]
     pub fn is_reporting(&self) -> bool {
         self.report().is_some()
     }
@@ -346,7 +332,6 @@ impl Job {
     /// Whether a heartbeat extends the reservation of the job. A FAIL or requeue that may have been
     /// carried out is left out. The job may already run elsewhere, and no backend checks whose
     /// reservation a heartbeat extends.
-    #[must_use]
     pub fn is_kept_reserved(&self) -> bool {
         let is_doubtful = match &self.place {
             Place::Waiting | Place::Held(_) => false,
@@ -363,7 +348,6 @@ impl Job {
 
     /// Why the job must not be requeued, if so. A requeue would discard the job, or could do so if
     /// the backend discards requeues.
-    #[must_use]
     pub fn why_not_requeue(&self, backend: BackendTraits) -> Option<&'static str> {
         match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {
             (Some(attempt), Some(most)) if attempt < most => None,

@@ -151,7 +151,6 @@ impl Ledger {
     }
 
     /// The jobs that wait until they can run alone.
-    #[must_use]
     pub fn suspects(&self) -> &BTreeSet<Claim> {
         self.lists.of(&List::Suspect)
     }
@@ -255,7 +254,6 @@ impl Ledger {
 /// Read access.
 impl Ledger {
     /// One job.
-    #[must_use]
     pub fn get(&self, claim: Claim) -> Option<&Job> {
         self.jobs.get(&claim).map(Box::as_ref)
     }
@@ -299,13 +297,11 @@ impl Ledger {
     }
 
     /// Whether any was claimed on behalf of this incarnation.
-    #[must_use]
     pub fn has_any_of(&self, worker: &WorkerId) -> bool {
         self.by_worker.contains_key(worker)
     }
 
     /// The jobs in ojs-init's buffer.
-    #[must_use]
     pub fn waiting(&self) -> &WaitingJobs {
         &self.waiting
     }
@@ -316,19 +312,16 @@ impl Ledger {
     }
 
     /// The jobs that this holder has not answered.
-    #[must_use]
     pub fn held_by(&self, holder: HolderId) -> &BTreeSet<Claim> {
         self.held.of(&holder)
     }
 
     /// The lost jobs of this holder whose handlers have had their time to answer.
-    #[must_use]
     pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
         self.overdue.of(&holder)
     }
 
     /// How many jobs holders have whose reservations ojs-init keeps.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.with_holders - self.lost() - self.dropped()
     }
@@ -341,7 +334,6 @@ impl Ledger {
     /// The next report that can be sent. With `without_checkpoints` this may be one whose job has a
     /// checkpoint in flight. Requeues are last, because the outcomes of finished work must not wait
     /// behind them.
-    #[must_use]
     pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
         let first = |list| self.lists.of(&list).first();
         let others = first(List::AwaitsCheckpoint).filter(|_| without_checkpoints);
@@ -350,75 +342,63 @@ impl Ledger {
     }
 
     /// The jobs whose look is due before they are started or given back.
-    #[must_use]
     pub fn to_look(&self) -> &BTreeSet<Claim> {
         self.lists.of(&List::ToLook)
     }
 
     /// Whether there is no job.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
     /// Number of lost jobs.
-    #[must_use]
     pub fn lost(&self) -> usize {
         self.lists.of(&List::Lost).len()
     }
 
     /// Number of lost jobs whose handlers have not answered in time.
-    #[must_use]
     pub fn unanswered(&self) -> usize {
         self.overdue.members()
     }
 
     /// The oldest lost job whose handler has not answered in time.
-    #[must_use]
     pub fn oldest_unanswered(&self) -> Option<Claim> {
         let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
         self.lists.of(&List::Lost).iter().find(is_overdue).copied()
     }
 
     /// How many jobs are dropped; their handlers may still run.
-    #[must_use]
     pub fn dropped(&self) -> usize {
         self.lists.of(&List::Dropped).len()
     }
 
     /// The oldest dropped job.
-    #[must_use]
     pub fn oldest_dropped(&self) -> Option<Claim> {
         self.lists.of(&List::Dropped).first().copied()
     }
 
     /// Jobs that count against the concurrency: not surplus, lost or dropped.
-    #[must_use]
     pub fn active(&self) -> usize {
         self.unfinished() - self.lost() - self.dropped()
     }
 
     /// Active jobs, and lost or dropped ones on which a worker may still be working.
-    #[must_use]
     pub fn unfinished(&self) -> usize {
         self.jobs.len() - self.lists.of(&List::Surplus).len()
     }
 
     /// How many unfinished jobs have outcomes that wait for the backend, without surplus jobs.
-    #[must_use]
     pub fn reporting(&self) -> usize {
         let reports = self.jobs.values().filter_map(|job| job.report());
         reports.filter(|report| !report.is_surplus).count()
     }
 
     /// Jobs whose reservations ojs-init keeps, except those that are given back after a hold.
-    #[must_use]
     pub fn reserved(&self) -> usize {
         self.jobs.len() - self.lost() - self.dropped() - self.beside()
     }
 
     /// Jobs that occupy no place: their hold lasts, or the requeue after it is in flight.
-    #[must_use]
     pub fn beside(&self) -> usize {
         self.lists.of(&List::Beside).len()
     }

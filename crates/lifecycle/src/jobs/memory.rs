@@ -73,7 +73,6 @@ impl Memory {
     }
 
     /// The end of a job.
-    #[must_use]
     pub fn of(&self, id: &JobId) -> Option<&Remembered> {
         self.by_id.get(id).map(|entry| &entry.what)
     }

@@ -25,7 +25,6 @@ pub enum ReportStage {
 
 impl ReportStage {
     /// When the request was sent, if this is the one in flight.
-    #[must_use]
     pub fn sent_as(self, call: CallId) -> Option<Moment> {
         match self {
             Self::Sent(sent, at) => (sent == call).then_some(at),
@@ -34,7 +33,6 @@ impl ReportStage {
     }
 
     /// Whether the stage ends by time alone, with another attempt.
-    #[must_use]
     pub fn is_pause(self) -> bool {
         match self {
             Self::Pausing | Self::Doubtful => true,
@@ -62,7 +60,6 @@ pub enum ReportEvent {
 
 impl ReportEvent {
     /// All events, with the failure of this request.
-    #[must_use]
     pub const fn all(call: CallId, failure: Failure) -> [Self; 6] {
         [
             Self::Room,
@@ -132,7 +129,6 @@ const TAKES_RESULT: &str = "nobody was asked for another answer";
 const PAUSE: &str = "its pause is not over";
 
 /// The table: every stage, every event.
-#[must_use]
 pub fn stage_verdict(stage: ReportStage, event: ReportEvent) -> ReportVerdict {
     use ReportEvent::{Failed, NoOtherAnswer, Room, Taken, TimeIsShort, TimerDue};
     use ReportStage::{Doubtful, Due, Looking, Pausing, ResultRefused, Sent};
@@ -209,7 +205,6 @@ impl fmt::Display for AfterFailure {
 
 /// The table: an ACK or another outcome, every failure. An ACK may be repeated. A FAIL or a requeue
 /// that may have been carried out must not be.
-#[must_use]
 pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
     match failure {
         Failure::Lost => AfterFailure::Gone,

@@ -69,25 +69,21 @@ impl WaitingJobs {
     }
 
     /// The jobs for which no taker was looked for yet.
-    #[must_use]
     pub fn fresh(&self) -> &BTreeSet<Claim> {
         &self.fresh
     }
 
     /// Jobs that no holder accepts.
-    #[must_use]
     pub fn untaken(&self) -> &BTreeSet<Claim> {
         &self.untaken
     }
 
     /// The oldest job that fits, of one of these types or of any.
-    #[must_use]
     pub fn oldest(&self, types: Option<&[Text]>, fits: impl Fn(Claim) -> bool) -> Option<Claim> {
         self.first_of(&self.by_type, types, fits)
     }
 
     /// The oldest job of one of these queues, or of any.
-    #[must_use]
     pub fn oldest_from(&self, queues: Option<&[Text]>) -> Option<Claim> {
         self.first_of(&self.by_queue, queues, |_| true)
     }
@@ -106,7 +102,6 @@ impl WaitingJobs {
     }
 
     /// The newest jobs, at most `most`, the oldest of them first.
-    #[must_use]
     pub fn newest(&self, most: usize) -> Vec<Claim> {
         let mut newest: Vec<Claim> = self.all.iter().rev().take(most).copied().collect();
         newest.reverse();
@@ -114,19 +109,16 @@ impl WaitingJobs {
     }
 
     /// Number of waiting jobs.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Whether no job waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether this job waits.
-    #[must_use]
     pub fn contains(&self, claim: Claim) -> bool {
         self.all.contains(&claim)
     }

@@ -18,7 +18,6 @@ pub struct Draws {
 
 impl Draws {
     /// The draws of this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
             last_call: 0,

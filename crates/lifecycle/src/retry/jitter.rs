@@ -17,7 +17,6 @@ pub struct Jitter(u64);
 
 impl Jitter {
     /// The sequence of this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         // The state must not be 0, and neighbouring seeds shall not give neighbouring numbers.
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)

@@ -28,25 +28,21 @@ impl RetryState {
     }
 
     /// Since when every failure has been of the kind of the last one.
-    #[must_use]
     pub fn same_kind_since(&self) -> Option<Moment> {
         self.same_kind_since
     }
 
     /// For how long every failure has been of the kind of the last one.
-    #[must_use]
     pub fn same_kind_for(&self, now: Moment) -> Duration {
         self.same_kind_since.map_or(Duration::ZERO, |since| since.elapsed(now))
     }
 
     /// The pause that the backend asked for after the last one.
-    #[must_use]
     pub fn asked_for(&self) -> Option<Duration> {
         self.last.and_then(asked_for)
     }
 
     /// Whether the last failure was one of these.
-    #[must_use]
     pub fn last_was(&self, failures: Failures) -> bool {
         self.last.is_some_and(|last| failures.has(last))
     }
@@ -80,7 +76,6 @@ pub enum Failures {
 
 impl Failures {
     /// Whether this failure is one of the set.
-    #[must_use]
     pub fn has(self, failure: Failure) -> bool {
         match self {
             Self::OfAnOutage => is_of_an_outage(failure),
@@ -90,7 +85,6 @@ impl Failures {
 }
 
 /// The pause that the backend asked for, if it did.
-#[must_use]
 pub fn asked_for(failure: Failure) -> Option<Duration> {
     if let Failure::RetryLater { retry_after } = failure {
         retry_after
@@ -101,7 +95,6 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
 
 /// Whether the failure is of an outage: no connection, no answer, a server error, or an answer that
 /// is not from the backend. An outage ends when the backend is back.
-#[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
     failure.class() == FailureClass::Outage
 }

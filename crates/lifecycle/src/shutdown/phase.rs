@@ -73,7 +73,6 @@ const NOT_TIMED: &str = "no such timer runs here";
 const OVER: &str = "exit was ordered";
 
 /// The table: every phase, every trigger.
-#[must_use]
 pub fn verdict(phase: Phase, trigger: Trigger) -> Verdict {
     use Phase::{Delay, Drain, EndGame, Exited, Running, Stop};
     match (trigger, phase) {

@@ -94,7 +94,6 @@ const NOTHING_ENDS: &str = "nothing is being ended yet";
 const OVER: &str = "the exit is ordered";
 
 /// The awaited event of a step, in the words of docs/lifecycle.md; `stop` waits for it.
-#[must_use]
 pub fn waits_for(step: StopStep) -> &'static str {
     match step {
         StopStep::NotYet | StopStep::Over => "nothing of its own",
@@ -108,7 +107,6 @@ pub fn waits_for(step: StopStep) -> &'static str {
 }
 
 /// When the time of a step ends, in the words of docs/lifecycle.md; `stop` finds the moment.
-#[must_use]
 pub fn time_of(step: StopStep) -> String {
     let leave = OPERATOR_LEAVE_LIMIT.as_millis();
     let (word, undo) = (LAST_WORD.as_secs(), UNDO_WITHIN.as_secs());
@@ -129,7 +127,6 @@ pub fn time_of(step: StopStep) -> String {
 }
 
 /// The table: every step, every trigger.
-#[must_use]
 pub fn step_verdict(step: StopStep, trigger: StepTrigger) -> StepVerdict {
     use StepTrigger::{Done, EndGameBegins, NoGrace, StopBegins, TimeOver};
     use StopStep::{Ask, BeforeExit, BeforeKill, Cancel, Deregister, FinalHeartbeat, Kill, NotYet, Over, Report};

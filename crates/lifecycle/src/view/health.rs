@@ -17,7 +17,6 @@ const INTERVALS_OF_A_HEARTBEAT: u32 = 3;
 
 impl Lifecycle {
     /// The answer to a probe.
-    #[must_use]
     pub fn health(&self, probe: Probe, now: Moment) -> Health {
         let troubles = match probe {
             Probe::Live => self.disconnected(now).into_iter().collect(),

@@ -11,7 +11,6 @@ pub const MOST_JOBS_LISTED: usize = 1_000;
 
 impl Lifecycle {
     /// The list of jobs.
-    #[must_use]
     pub fn job_list(&self, now: Moment) -> JobList {
         JobList {
             not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_LISTED),

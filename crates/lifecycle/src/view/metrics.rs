@@ -117,7 +117,6 @@ pub struct PerKind {
 
 impl PerKind {
     /// Reservations that ended like this.
-    #[must_use]
     pub fn ends(&self, end: JobEnd) -> u64 {
         self.ends.get(&end).copied().unwrap_or_default()
     }
@@ -158,7 +157,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Metrics without a count. `now` is `since_1970` after the beginning of 1970.
-    #[must_use]
     pub fn new(now: Moment, since_1970: Duration) -> Self {
         Self {
             heartbeat_at: now,
@@ -261,25 +259,21 @@ impl Metrics {
     }
 
     /// Since the last worker was started. `None`: there was none yet.
-    #[must_use]
     pub fn worker_age(&self, now: Moment) -> Option<Duration> {
         self.worker_started_at.map(|at| at.elapsed(now))
     }
 
     /// Jobs that were given to the last worker. One that it gets a second time counts twice.
-    #[must_use]
     pub fn worker_jobs(&self) -> u64 {
         self.worker_jobs
     }
 
     /// Workers that were started after the first one.
-    #[must_use]
     pub fn restarts(&self) -> u64 {
         self.workers_started.saturating_sub(1)
     }
 
     /// Since the backend last accepted a heartbeat, or since the start.
-    #[must_use]
     pub fn heartbeat_age(&self, now: Moment) -> Duration {
         self.heartbeat_at.elapsed(now)
     }

@@ -193,7 +193,6 @@ impl Lifecycle {
 
     /// The time until jobs are cut off, in a drain and during the preStop hook before it; zero in
     /// the stop phase.
-    #[must_use]
     pub fn drain_left(&self, now: Moment) -> Option<Duration> {
         self.ending.drain_left(&self.options, now)
     }

@@ -20,7 +20,6 @@ pub struct WallClock {
 
 impl WallClock {
     /// Time from the beginning of 1970 to this point.
-    #[must_use]
     pub fn date(&self, moment: Moment) -> Duration {
         let later = self.since_1970.saturating_add(self.at.elapsed(moment));
         later.saturating_sub(self.at.remaining(moment))
@@ -98,7 +97,6 @@ pub struct TracedJob {
 
 impl TracedJob {
     /// The number of its spans.
-    #[must_use]
     pub fn spans(&self) -> usize {
         1 + usize::from(self.fetch.is_some()) + self.reports.len()
     }

@@ -25,7 +25,6 @@ pub const MOST_TYPES_SHOWN: usize = 8;
 
 impl Lifecycle {
     /// The status as an operator sees it.
-    #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         // In the last steps of the end game nothing of the drain is left to show.
         let is_over = self.phase() == Phase::EndGame && self.ending.timers.deadline_of(EndingTimer::Deadline).is_none();

@@ -88,7 +88,6 @@ pub struct Traces {
 
 impl Traces {
     /// A recorder without a span. `seed` is random: the ids of all spans follow from it.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
             ids: SpanIds(seed),
@@ -297,7 +296,6 @@ impl Traces {
     }
 
     /// The context for the spans of a job's handler; none if the job is not recorded.
-    #[must_use]
     pub fn context_of(&self, job: &JobId) -> Option<Trace> {
         let job = self.open.get(job)?;
         Some(Trace {
@@ -308,7 +306,6 @@ impl Traces {
     }
 
     /// Finished spans that wait.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -329,7 +326,6 @@ impl Traces {
     }
 
     /// Spans that were dropped because too many waited, or too many jobs were open.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

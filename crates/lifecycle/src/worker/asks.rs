@@ -36,13 +36,11 @@ impl Asks {
     }
 
     /// Whether the holder has asked for jobs.
-    #[must_use]
     pub fn has_asked(&self) -> bool {
         *self != Self::Nothing
     }
 
     /// Whether the holder accepts jobs of this queue, as far as its requests show.
-    #[must_use]
     pub fn take(&self, queue: &Text) -> bool {
         match self {
             Self::Nothing => false,

@@ -60,7 +60,6 @@ pub struct Holder {
 
 impl Holder {
     /// A holder that has just connected.
-    #[must_use]
     pub fn new(process: ProcessId, manners: Manners) -> Self {
         Self {
             process,
@@ -87,7 +86,6 @@ impl Holder {
     }
 
     /// How many more jobs the holder may get.
-    #[must_use]
     pub fn free(&self) -> usize {
         match &self.ready {
             Some(ready) if !self.is_given_up && !self.is_closed => {
@@ -98,34 +96,29 @@ impl Holder {
     }
 
     /// How many jobs the holder has.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
     /// Whether only its heartbeats show that the holder still has its jobs. This requires an
     /// unknown process, and a holder that waits for replies as clients of the gateway do.
-    #[must_use]
     pub fn is_known_by_words_alone(&self) -> bool {
         self.is_of_unknown_process && self.manners.answer_within.is_some()
     }
 
     /// Whether ojs-init can send messages to the holder.
-    #[must_use]
     pub fn is_there(&self) -> bool {
         !self.is_closed && !self.is_given_up
     }
 
     /// Whether the holder is ready or has asked for jobs, and can receive messages. True also for a
     /// holder that pauses with a concurrency of 0.
-    #[must_use]
     pub fn takes_jobs(&self) -> bool {
         (self.ready.is_some() || self.asked_queues.has_asked()) && self.is_there()
     }
 
     /// Whether the holder has to answer a ping with the jobs that it has: it has no job, or
     /// declared that it always answers.
-    #[must_use]
     pub fn answers_pings_now(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.ping || self.held == 0)
     }
@@ -210,7 +203,6 @@ pub struct Process {
 
 impl Process {
     /// Whether the process has ended.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }

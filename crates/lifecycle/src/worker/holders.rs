@@ -216,25 +216,21 @@ impl Holders {
     }
 
     /// One holder.
-    #[must_use]
     pub fn get(&self, id: HolderId) -> Option<&Holder> {
         self.all.get(&id)
     }
 
     /// Whether the holder's connection is open.
-    #[must_use]
     pub fn is_open(&self, id: HolderId) -> bool {
         self.all.get(&id).is_some_and(|holder| !holder.is_closed)
     }
 
     /// Whether the holder receives messages that it has not asked for.
-    #[must_use]
     pub fn hears(&self, id: HolderId) -> bool {
         self.all.get(&id).is_some_and(|holder| holder.manners.hears)
     }
 
     /// Whether the holder wants a confirmation when the backend has its outcome.
-    #[must_use]
     pub fn wants_ok(&self, id: HolderId) -> bool {
         let ready = self.all.get(&id).and_then(|holder| holder.ready.as_ref());
         ready.is_none_or(|ready| ready.ok)
@@ -242,7 +238,6 @@ impl Holders {
 
     /// The longest frame that any connected holder accepts. None if one of them has no limit, or if
     /// there is no holder.
-    #[must_use]
     pub fn frame_limit(&self) -> Option<usize> {
         if self.limits.contains_key(&None) {
             return None;
@@ -256,7 +251,6 @@ impl Holders {
     }
 
     /// Whether a job's process may still work on it, or has left unread messages.
-    #[must_use]
     pub fn are_at_work(&self) -> bool {
         self.at_work > 0
     }
@@ -270,13 +264,11 @@ impl Holders {
     }
 
     /// Whether this process has ended.
-    #[must_use]
     pub fn is_gone(&self, process: ProcessId) -> bool {
         self.processes.get(&process).is_some_and(|process| process.is_gone)
     }
 
     /// Why ojs-init asked this process to end, if it did.
-    #[must_use]
     pub fn ending(&self, process: ProcessId) -> Option<&EndCause> {
         self.processes.get(&process)?.ending.as_ref()
     }
@@ -287,19 +279,16 @@ impl Holders {
     }
 
     /// One process.
-    #[must_use]
     pub fn process(&self, id: ProcessId) -> Option<&Process> {
         self.processes.get(&id)
     }
 
     /// Number of jobs that this process's holders have.
-    #[must_use]
     pub fn jobs_of(&self, id: ProcessId) -> usize {
         self.processes.get(&id).map_or(0, |process| process.held)
     }
 
     /// How many more jobs this process's holders may get without a request.
-    #[must_use]
     pub fn room_of(&self, id: ProcessId) -> usize {
         let free = self.of(id).map(|(_, holder)| holder.free());
         free.sum()
@@ -321,7 +310,6 @@ impl Holders {
 
     /// Whether each slot of this process is occupied by an overdue job. If no holder of the process
     /// receives cancels, it is enough that each of its jobs is overdue.
-    #[must_use]
     pub fn is_stuck(&self, id: ProcessId) -> bool {
         // `room` counts only holders that receive cancels, because their handlers may still stop.
         // Free slots of other holders do not help an overdue job.
@@ -331,7 +319,6 @@ impl Holders {
     }
 
     /// A holder of this process with an overdue job.
-    #[must_use]
     pub fn overdue_of(&self, id: ProcessId) -> Option<HolderId> {
         self.processes.get(&id)?.overdue.first().copied()
     }
@@ -348,7 +335,6 @@ impl Holders {
     }
 
     /// Number of holders.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -362,26 +348,22 @@ impl Holders {
     }
 
     /// Whether any holder asks for jobs by itself.
-    #[must_use]
     pub fn pull(&self) -> bool {
         self.pulling > 0
     }
 
     /// Holders that are ready and can receive messages. A holder that pauses with a concurrency of
     /// 0 counts.
-    #[must_use]
     pub fn ready(&self) -> usize {
         self.ready
     }
 
     /// How many jobs the holders accept at a time, together.
-    #[must_use]
     pub fn concurrency(&self) -> u64 {
         self.concurrency
     }
 
     /// How many more jobs all holders together may get.
-    #[must_use]
     pub fn free(&self) -> usize {
         self.free
     }
@@ -393,20 +375,17 @@ impl Holders {
     }
 
     /// Whether any holder accepts jobs of this kind in frames of this many bytes.
-    #[must_use]
     pub fn take(&self, kind: &Text, bytes: usize) -> bool {
         self.offers.take(kind, bytes)
     }
 
     /// Types that holders accept. Only some of them if there are many.
-    #[must_use]
     pub fn types_taken(&self) -> Vec<Text> {
         self.offers.types()
     }
 
     /// The holder that gets this job now: the one with most room, and among equals the one served
     /// least recently.
-    #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         self.offers.choose(kind, bytes)
     }

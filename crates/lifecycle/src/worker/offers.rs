@@ -159,13 +159,11 @@ impl Offers {
     }
 
     /// Whether a holder accepts this job, now or later.
-    #[must_use]
     pub fn take(&self, kind: &Text, bytes: usize) -> bool {
         self.to_take(kind, bytes).any(|takers| takers.present > 0)
     }
 
     /// The holder that gets this job next.
-    #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         let first = self.to_take(kind, bytes).filter_map(|takers| takers.idle.first()).min();
         first.map(|rank| rank.holder)
@@ -179,7 +177,6 @@ impl Offers {
 
     /// Whether both have equal offers with equal holders, under any numbers, and each index lists
     /// each of its offers.
-    #[must_use]
     pub fn are_like(&self, other: &Self) -> bool {
         let by_content = |offers: &Self| -> BTreeMap<Offer, Takers> { offers.made.values().cloned().collect() };
         let is_found = |(number, (offer, takers)): (&OfferNumber, &(Offer, Takers))| {

@@ -30,20 +30,17 @@ impl Holders {
     }
 
     /// Whether this process belongs to the old worker process.
-    #[must_use]
     pub fn is_old(&self, process: ProcessId) -> bool {
         self.processes.get(&process).is_some_and(|process| process.is_old)
     }
 
     /// The processes that belong to the old worker process.
-    #[must_use]
     pub fn old_processes(&self) -> Vec<ProcessId> {
         let old = self.processes.iter().filter(|(_, process)| process.is_old);
         old.map(|(id, _)| *id).collect()
     }
 
     /// Jobs of the processes that belong to the old worker process.
-    #[must_use]
     pub fn held_by_old(&self) -> usize {
         self.held_by_old
     }

@@ -103,14 +103,12 @@ impl Pulls {
     }
 
     /// The oldest pull that accepts a job of this queue.
-    #[must_use]
     pub fn oldest_for(&self, queue: &Text) -> Option<PullId> {
         let named = self.by_queue.of(queue).first();
         named.into_iter().chain(self.of_any_queue.first()).min().copied()
     }
 
     /// The oldest pull of this holder that accepts a job of this queue.
-    #[must_use]
     pub fn of_holder_for(&self, holder: HolderId, queue: &Text) -> Option<PullId> {
         let takes = |pull: &Pull| pull.queues.as_ref().is_none_or(|queues| queues.contains(queue));
         let mut theirs = self.by_holder.of(&holder).iter();
@@ -120,7 +118,6 @@ impl Pulls {
     /// The queues and the number of jobs of the next FETCH. If a pull accepts jobs of any queue,
     /// the FETCH is for all pulls, from the configured queues. Otherwise it is for the oldest pull,
     /// and for all pulls that name its queues in its order.
-    #[must_use]
     pub fn next(&self) -> (Option<&[Text]>, usize) {
         let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());
         match oldest.filter(|_| self.of_any_queue.is_empty()) {
@@ -133,7 +130,6 @@ impl Pulls {
     }
 
     /// The newest pull.
-    #[must_use]
     pub fn newest(&self) -> Option<PullId> {
         self.all.last_key_value().map(|(id, _)| *id)
     }
@@ -149,25 +145,21 @@ impl Pulls {
     }
 
     /// The oldest of the pulls that get their answer now.
-    #[must_use]
     pub fn first_asked(&self) -> Option<PullId> {
         self.asked.first().copied()
     }
 
     /// Whether a pull waits for a FETCH that has not returned yet.
-    #[must_use]
     pub fn wait_for_a_fetch(&self) -> bool {
         self.all.len() > self.asked.len()
     }
 
     /// The pulls of one holder.
-    #[must_use]
     pub fn of(&self, holder: HolderId) -> Vec<PullId> {
         self.by_holder.of(&holder).iter().copied().collect()
     }
 
     /// The pull of this id.
-    #[must_use]
     pub fn get(&self, id: PullId) -> Option<&Pull> {
         self.all.get(&id)
     }
@@ -178,19 +170,16 @@ impl Pulls {
     }
 
     /// How many jobs all pulls can get, together.
-    #[must_use]
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
     /// Number of pulls.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Whether there is no pull.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 /// A JSON document on one line: line breaks between its tokens (`\n`, `\r`) become spaces,
 /// everything else stays byte for byte. Within a JSON string there is no raw line break.
-#[must_use]
 pub fn one_line(raw: &str) -> Cow<'_, str> {
     const BREAKS: [char; 2] = ['\n', '\r'];
     if memchr::memchr2(b'\n', b'\r', raw.as_bytes()).is_some() {

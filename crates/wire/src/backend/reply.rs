@@ -43,7 +43,6 @@ pub struct HttpAnswer<'a> {
 }
 
 /// Whether a body is one JSON object, as those of OJS are.
-#[must_use]
 pub fn is_object(body: &[u8]) -> bool {
     Object::is_one(body)
 }
@@ -125,7 +124,6 @@ fn is_success(status: u16) -> bool {
 }
 
 /// The meaning of an answer to this call, but for one that brings jobs: see [`read_jobs`].
-#[must_use]
 pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     if !is_success(answered.status) {
         return Answer {
@@ -377,7 +375,6 @@ fn error_of(body: &[u8]) -> Option<Object<'_>> {
 }
 
 /// Whether the backend itself wrote this error, and not a proxy in front of it.
-#[must_use]
 pub fn is_of_ojs(body: &[u8]) -> bool {
     error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
 }

@@ -62,7 +62,6 @@ pub struct HttpRequest {
 }
 
 /// The request that a call becomes.
-#[must_use]
 pub fn request(call: &Call, us: &Identity) -> HttpRequest {
     match call {
         Call::Register { worker, takes } => post("workers/register", &registration(worker, takes, us)),

@@ -39,7 +39,6 @@ impl Spare {
     }
 
     /// Whether nothing is kept.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

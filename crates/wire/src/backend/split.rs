@@ -49,7 +49,6 @@ impl JobsBody {
     }
 
     /// Bytes of the body as it was received.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         let outside = self.large.iter().map(|job| job.text.len() - PLACEHOLDER.len());
         self.rest.len() + outside.sum::<usize>()
@@ -57,7 +56,6 @@ impl JobsBody {
 
     /// The body as it was received. Each byte is copied once, no matter how many jobs were moved
     /// out.
-    #[must_use]
     pub fn join(self) -> Vec<u8> {
         if self.large.is_empty() {
             return self.rest;
@@ -103,13 +101,11 @@ pub struct JobsReader {
 
 impl JobsReader {
     /// Bytes that were read so far.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.body.rest.len() + self.outside + self.current.as_ref().map_or(0, Vec::len)
     }
 
     /// Whether nothing was read so far.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -130,7 +126,6 @@ impl JobsReader {
     }
 
     /// The body. A job that did not end is in the rest.
-    #[must_use]
     pub fn into_body(self) -> JobsBody {
         let mut body = self.body;
         body.rest.extend(self.current.unwrap_or_default());

@@ -11,7 +11,6 @@ const SAMPLED: u128 = 1;
 
 /// Reads it; `None` if the recommendation calls it invalid: another shape, capital letters, an id
 /// with only zeroes, version `ff`, version `00` with text behind it.
-#[must_use]
 pub fn read(text: &str) -> Option<Trace> {
     let mut fields = text.split('-');
     let version = hex(fields.next()?, 2)?;
@@ -32,7 +31,6 @@ pub fn read(text: &str) -> Option<Trace> {
 }
 
 /// Writes it in version `00`.
-#[must_use]
 pub fn write(context: &Trace) -> String {
     let Trace {
         trace,

@@ -56,7 +56,6 @@ impl Words {
     }
 
     /// Adds further words.
-    #[must_use]
     pub fn and(mut self, more: &str) -> Self {
         if let Some(failure) = &mut self.failure {
             failure.push_str(more);

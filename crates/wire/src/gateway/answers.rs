@@ -37,7 +37,6 @@ pub struct AnswerForm {
 
 impl AnswerForm {
     /// The header line that keeps or closes the connection, if the answer needs one.
-    #[must_use]
     pub fn connection(self) -> &'static str {
         match (self.is_kept, self.is_kept_by_itself) {
             (true, true) => "",
@@ -68,7 +67,6 @@ impl AnswerForm {
 
 /// The answer to a FETCH: the envelopes as the backend sent them, and the first one also in the
 /// field that older clients read. `context` is that of the only job's span, if it has one.
-#[must_use]
 pub fn fetched(jobs: &[GivenJob], context: Option<&Trace>, form: AnswerForm) -> Vec<u8> {
     let length: usize = jobs.iter().map(|job| job.envelope.len() + 1).sum();
     let first = jobs.first().map_or(0, |job| job.envelope.len());
@@ -94,7 +92,6 @@ pub fn fetched(jobs: &[GivenJob], context: Option<&Trace>, form: AnswerForm) -> 
 }
 
 /// The answer to an accepted ACK or FAIL; `state` is the job's new state, if known.
-#[must_use]
 pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     let body = OutcomeAnswer {
         acknowledged: true,
@@ -107,14 +104,12 @@ pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
 
 /// The backend's answer to an ACK or a FAIL, passed on: its status (2xx or 4xx) and its body, a
 /// JSON object.
-#[must_use]
 pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
     form.write(status, body)
 }
 
 /// A status with the words of RFC 9110 behind it, as the first line of a response has them: one
 /// that ojs-init or a backend gives to an outcome. Others have no words.
-#[must_use]
 pub fn status_line(status: u16) -> String {
     let words = match status {
         200 => "OK",
@@ -141,7 +136,6 @@ pub fn status_line(status: u16) -> String {
 }
 
 /// The answer to a heartbeat; `time` is now, in the form of RFC 3339.
-#[must_use]
 pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) -> Vec<u8> {
     let directive = match state {
         WorkerState::Running => "continue",
@@ -159,7 +153,6 @@ pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) ->
 
 /// The answer to a registration or a deregistration, after which the worker is in this state;
 /// `time` is now, in the form of RFC 3339.
-#[must_use]
 pub fn registration(worker: Option<&str>, state: WorkerState, time: &str, form: AnswerForm) -> Vec<u8> {
     let body = RegistrationAnswer {
         ok: true,
@@ -173,7 +166,6 @@ pub fn registration(worker: Option<&str>, state: WorkerState, time: &str, form: 
 
 /// The head of an answer that passes through, with how its body and the connection end on this
 /// side. The type of an OJS body gets the parameter that every SDK reads as JSON.
-#[must_use]
 pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
     bytes.extend_from_slice(format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).as_bytes());
@@ -219,7 +211,6 @@ pub struct GatewayError<'a> {
 
 impl GatewayError<'static> {
     /// The request cannot be read.
-    #[must_use]
     pub fn of_message(bad: BadMessage) -> Self {
         let (status, code, message) = match bad {
             BadMessage::Malformed(why) => (400, "gateway_bad_request", why),
@@ -247,7 +238,6 @@ impl GatewayError<'static> {
 }
 
 /// The answer to a request that fails.
-#[must_use]
 pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
     let body = ErrorAnswer {
         error: ErrorBody {
@@ -263,7 +253,6 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
 /// The answer to an ACK or a FAIL that the lifecycle refused: the backend refuses it, the
 /// reservation is lost, or no worker runs. A body that is too long is refused earlier, with
 /// `gateway_too_large`.
-#[must_use]
 pub fn outcome_not_taken(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
     let (status, code) = match code {
         ErrorCode::Lost => (409, "gateway_lost"),

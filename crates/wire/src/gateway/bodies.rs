@@ -115,14 +115,12 @@ pub fn read_beat(body: &[u8]) -> Result<BeatBody, BadBody> {
 }
 
 /// The worker's own name, from a body of which no other field is needed.
-#[must_use]
 pub fn read_worker(body: &[u8]) -> Option<String> {
     worker(&Object::read_bytes(body)?)
 }
 
 /// This body with `worker` in place of each `worker_id`; everything else stays byte for byte. A
 /// body that is no JSON object stays unchanged.
-#[must_use]
 pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
     let spans: Vec<Range<usize>> = match std::str::from_utf8(&body) {
         Ok(text) => Object::read(text).map_or_else(Vec::new, |object| object.spans(text, "worker_id")),

@@ -37,7 +37,6 @@ const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 
 /// The kind of this request. A path is compared as a server may understand it: decoded, without
 /// empty parts, and with `..` resolved.
-#[must_use]
 pub fn route(method: &str, target: &str) -> RequestKind {
     let path = target.split('?').next().unwrap_or_default();
     let decoded: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();

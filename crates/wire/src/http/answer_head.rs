@@ -67,7 +67,6 @@ pub fn read<T>(
 }
 
 /// Whether the value of a Content-Type is that of an event stream, with any parameters.
-#[must_use]
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     let essence = content_type.split(|byte| *byte == b';').next();
     essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))

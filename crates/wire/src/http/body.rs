@@ -58,7 +58,6 @@ pub struct BadChunk;
 
 impl BodyReader {
     /// A body before its first byte.
-    #[must_use]
     pub fn new(length: BodyLength) -> Self {
         let part = match length {
             BodyLength::Bytes(count) => BodyPart::Counted(count),
@@ -69,7 +68,6 @@ impl BodyReader {
     }
 
     /// The body of an answer before its first byte.
-    #[must_use]
     pub fn of_answer(body: AnswerBody) -> Self {
         let part = match body {
             AnswerBody::None => BodyPart::Over,
@@ -83,7 +81,6 @@ impl BodyReader {
 
     /// Whether the body is complete if the connection is closed now. `is_clean`: the peer has
     /// closed it in order, so no byte at its end is missing.
-    #[must_use]
     pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
         match self.part {
             BodyPart::ToTheEnd => is_clean,
@@ -95,7 +92,6 @@ impl BodyReader {
     }
 
     /// Whether all of it was read.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.part, BodyPart::Over | BodyPart::Counted(0))
     }

@@ -10,7 +10,6 @@ pub const MOST_REPLY_BYTES: usize = 16 << 10;
 
 /// The request for a connection to `target`, which is host and port. `credentials` is the value of
 /// Proxy-Authorization.
-#[must_use]
 pub fn request(target: &str, credentials: Option<&str>) -> Vec<u8> {
     let mut text = format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {}\r\n",
@@ -40,7 +39,6 @@ pub enum ConnectReply {
 }
 
 /// Reads the bytes that have arrived so far.
-#[must_use]
 pub fn read(bytes: &[u8]) -> ConnectReply {
     let mut rest = bytes;
     loop {

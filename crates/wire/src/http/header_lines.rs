@@ -27,7 +27,6 @@ const LINE_END: &[u8] = b"\r\n";
 
 impl HeaderLines {
     /// These lines. Names and values are from a parsed head, so none has a line break.
-    #[must_use]
     pub fn of<'l>(lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone) -> Self {
         let (mut count, mut bytes) = (0, 0);
         for (name, value) in lines.clone() {
@@ -60,7 +59,6 @@ impl HeaderLines {
     }
 
     /// The value of the first line of this name, in upper or lower case.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let mut lines = self.iter();
         let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
@@ -68,7 +66,6 @@ impl HeaderLines {
     }
 
     /// All lines in HTTP's spelling.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.block
     }

@@ -53,7 +53,6 @@ pub enum BadMessage {
 
 /// Reads the head at the beginning of these bytes, and how many of them it has, at most `most`;
 /// `None` when its end is still missing.
-#[must_use]
 pub fn read_head(bytes: &[u8], most: usize) -> Option<Result<(MessageHead, usize), BadMessage>> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_HEADER_LINES];
     let mut request = httparse::Request::new(&mut []);

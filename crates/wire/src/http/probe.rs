@@ -64,7 +64,6 @@ impl ProbeRefusal {
 }
 
 /// Reads a request from all bytes received so far; `None` if the end of its head is still missing.
-#[must_use]
 pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
     Some(match read_head(bytes, MOST_HEAD_BYTES)? {
         Ok((head, _)) => request(&head),
@@ -107,7 +106,6 @@ fn json(status: &str, lines: &str, body: &impl Serialize, wants_body: bool) -> V
 
 /// The response to a probe: 200 for yes, 503 for no. The body has the reason, and no jobs, labels
 /// or URL of the backend.
-#[must_use]
 pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
     let (status, word) = if health.is_good() {
         ("200 OK", "ok")
@@ -123,19 +121,16 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
 }
 
 /// The response to a request for metrics; `text` is their text.
-#[must_use]
 pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
     closing("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
 }
 
 /// The response to a request for the status, which reveals as little as [`answer`].
-#[must_use]
 pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
     json("200 OK", "", &status_line::public(shown), wants_body)
 }
 
 /// The response to any other request, with a list of the paths.
-#[must_use]
 pub fn refuse(refusal: ProbeRefusal, wants_body: bool) -> Vec<u8> {
     let (status, headers, message) = match refusal {
         ProbeRefusal::Malformed => ("400 Bad Request", "", "this is no HTTP/1 request".to_owned()),

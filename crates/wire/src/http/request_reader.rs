@@ -17,7 +17,6 @@ pub struct RequestReader {
 
 impl RequestReader {
     /// How many bytes may be added now.
-    #[must_use]
     pub fn room(&self) -> usize {
         MOST_HEAD_BYTES.saturating_sub(self.unread().len())
     }
@@ -77,7 +76,6 @@ impl RequestReader {
     }
 
     /// Whether all of the body that is being read is here.
-    #[must_use]
     pub fn has_rest_of_body(&self) -> bool {
         let Some(mut body) = self.body.clone() else { return true };
         let mut input = self.unread();

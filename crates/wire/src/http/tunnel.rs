@@ -56,26 +56,22 @@ pub enum TunnelBody {
 
 impl TunnelRequest {
     /// Whether the backend may get it twice, judged by its method and body.
-    #[must_use]
     pub fn may_come_twice(&self) -> bool {
         let has_body = !matches!(self.body, TunnelBody::None | TunnelBody::Length(0));
         !has_body && self.changes_nothing()
     }
 
     /// Whether its method changes nothing (RFC 9110 9.2.1).
-    #[must_use]
     pub fn changes_nothing(&self) -> bool {
         MAY_COME_TWICE.contains(&self.method.as_str())
     }
 
     /// Whether its answer has no body, even if the answer's head announces one.
-    #[must_use]
     pub fn asks_for_head_alone(&self) -> bool {
         self.method == "HEAD"
     }
 
     /// Its head as the backend gets it.
-    #[must_use]
     pub fn head(&self, own: &OwnLines, bearer: Option<&str>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
         for part in [&self.method, " ", &own.prefix, &self.target, " HTTP/1.1\r\n"] {
@@ -131,7 +127,6 @@ pub struct TunnelHead {
 
 impl TunnelHead {
     /// The head as it is passed on, with the known length of its body.
-    #[must_use]
     pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Self {
         let lines = response.headers.iter().map(|header| (header.name, header.value));
         let mut lengths = lines
@@ -149,7 +144,6 @@ impl TunnelHead {
     }
 
     /// Whether its body is an event stream, which may be silent for a long time.
-    #[must_use]
     pub fn is_event_stream(&self) -> bool {
         self.headers.value("content-type").is_some_and(is_event_stream)
     }

@@ -50,7 +50,6 @@ pub struct CancelReply {
 }
 
 /// The reply in this line, given without its `\n`; `None` if it is none.
-#[must_use]
 pub fn decode(line: &[u8]) -> Option<CancelReply> {
     serde_json::from_slice(line).ok()
 }

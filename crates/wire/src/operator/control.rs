@@ -43,7 +43,6 @@ impl NoRequest {
     }
 
     /// A line is longer than [`MAX_LINE`].
-    #[must_use]
     pub fn too_long() -> Self {
         Self::new("too_long", format!("a request has at most {MAX_LINE} bytes"))
     }
@@ -117,7 +116,6 @@ fn switch(value: Option<&str>) -> Option<bool> {
 }
 
 /// A request as a line, with its `\n`.
-#[must_use]
 pub fn encode_request(request: &OperatorRequest) -> Vec<u8> {
     line(&match request {
         OperatorRequest::Quiet => json!({"request": "quiet"}),
@@ -137,7 +135,6 @@ pub fn encode_request(request: &OperatorRequest) -> Vec<u8> {
 }
 
 /// An answer as a line, with its `\n`.
-#[must_use]
 pub fn encode_answer(answer: &OperatorAnswer) -> Vec<u8> {
     let mut object = json!({
         "ok": matches!(answer.taken, Disposition::Done | Disposition::Already),
@@ -162,7 +159,6 @@ pub fn encode_answer(answer: &OperatorAnswer) -> Vec<u8> {
 }
 
 /// The answer to a line that is no request.
-#[must_use]
 pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
     line(&json!({"ok": false, "code": refusal.code, "message": refusal.message}))
 }
@@ -182,7 +178,6 @@ pub struct ControlReply {
 }
 
 /// Reads an instance's answer from a line without its `\n`; `None` if it is no answer.
-#[must_use]
 pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
     let text = std::str::from_utf8(line).ok()?;
     let names = ["ok", "changed", "phase", "active", "left_ms", "message"];

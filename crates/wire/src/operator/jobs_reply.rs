@@ -47,7 +47,6 @@ pub(super) fn encode(list: &JobList, facts: &InstanceInfo) -> Vec<u8> {
 }
 
 /// The reply in this line, given without its `\n`; `None` when it is none, or a refusal.
-#[must_use]
 pub fn decode(line: &[u8]) -> Option<JobsReply> {
     serde_json::from_slice(line).ok().filter(|reply: &JobsReply| reply.ok)
 }

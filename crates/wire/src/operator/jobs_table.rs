@@ -14,7 +14,6 @@ const ATTEMPT: usize = 8;
 const AGE: usize = 7;
 
 /// The lines of the list. Nothing in them is a character that a terminal acts on.
-#[must_use]
 pub fn table(reply: &JobsReply) -> Vec<String> {
     let total = reply.jobs_not_shown.saturating_add(count(reply.jobs.len()));
     if total == 0 {

@@ -34,7 +34,6 @@ const LEAST_BELOW: usize = 4;
 
 /// The lines of a report, at most as many as the screen has: first the instance, then its
 /// connections, then as many jobs as fit, the oldest first. Nothing in them moves the cursor.
-#[must_use]
 pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let mut lines = summary(report, screen, usize::MAX);
     if lines.len() + LEAST_BELOW > screen.height {
@@ -81,7 +80,6 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
 
 /// The end of an instance that was watched. `last` is its last answer, and `is_killed` means that
 /// no other will follow.
-#[must_use]
 pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     let Some(last) = last else {
         return "ojs-init has ended".to_owned();

@@ -8,7 +8,6 @@ use ojs_lifecycle::api::ShownToOperator;
 
 /// The reply on the control socket, as a line with its `\n`. `up` is the time since ojs-init
 /// started.
-#[must_use]
 pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
     match shown {
         ShownToOperator::Status(status) => status_line::encode_status(status, facts, up, log_records_dropped),

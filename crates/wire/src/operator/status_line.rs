@@ -144,7 +144,6 @@ pub(super) fn encode_health(probe: Probe, health: &Health, facts: &InstanceInfo)
 }
 
 /// The body of `/status`.
-#[must_use]
 pub fn public(status: &Status) -> impl Serialize + use<> {
     let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
     Public {

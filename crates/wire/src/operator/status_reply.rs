@@ -301,7 +301,6 @@ pub struct HealthReport {
 }
 
 /// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
-#[must_use]
 pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
     serde_json::from_slice(line)
         .ok()
@@ -310,7 +309,6 @@ pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
 
 /// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a
 /// refusal.
-#[must_use]
 pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
     serde_json::from_slice(line)
         .ok()
@@ -320,7 +318,6 @@ pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
 /// A line of JSON without characters that a terminal acts on, because another user's program may
 /// have written it. Inside texts these characters become escapes; elsewhere only white space
 /// occurs.
-#[must_use]
 pub fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {

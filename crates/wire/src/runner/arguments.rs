@@ -37,7 +37,6 @@ impl FromStr for Path {
 
 impl Path {
     /// The value at this place of `args`, which is JSON; `None`: there is no such place.
-    #[must_use]
     pub fn find(&self, args: &str) -> Option<String> {
         let mut json = args;
         for key in &self.0 {
@@ -48,14 +47,12 @@ impl Path {
 }
 
 /// Each argument.
-#[must_use]
 pub fn words(args: &str) -> Vec<String> {
     let items: Vec<&RawValue> = serde_json::from_str(args).unwrap_or_default();
     items.into_iter().map(|item| word(item.get())).collect()
 }
 
 /// Of a whole envelope its `args`; a list is the arguments themselves.
-#[must_use]
 pub fn args_of(input: &str) -> Option<&str> {
     if input.trim_start().starts_with('[') {
         return Some(input);

@@ -53,7 +53,6 @@ pub struct JobOrder {
 impl JobOrder {
     /// The facts of the job; `None` if its envelope has no id. The span of PID 1 is the parent of
     /// the job's own, in place of the one that the job was enqueued in.
-    #[must_use]
     pub fn facts(&self) -> Option<JobFacts<'_>> {
         let facts = JobFacts::read(&self.envelope)?;
         Some(JobFacts {
@@ -78,7 +77,6 @@ const FIELDS: [&str; 10] = [
 
 /// Reads a frame for the runner from a line without its `\n`. `None`: the line is no frame, or one
 /// that the runner does not act on: the greeting, the state of all, or one of a newer version.
-#[must_use]
 pub fn decode(line: &[u8]) -> Option<Told> {
     let line = str::from_utf8(line).ok()?;
     let frame = Fields::read(line, FIELDS).ok()?;
@@ -139,7 +137,6 @@ pub struct JobFacts<'a> {
 
 impl<'a> JobFacts<'a> {
     /// Reads an envelope; `None` if it has no id.
-    #[must_use]
     pub fn read(envelope: &'a str) -> Option<Self> {
         let fields = Object::read(envelope)?;
         let timeout = fields
@@ -161,7 +158,6 @@ impl<'a> JobFacts<'a> {
 }
 
 /// `ready`: ojs-init may send jobs from now on, at most `concurrency` at once.
-#[must_use]
 pub fn ready(concurrency: u32, client: &str) -> Vec<u8> {
     FrameLine::new("ready")
         .number("protocol", PROTOCOL)
@@ -172,14 +168,12 @@ pub fn ready(concurrency: u32, client: &str) -> Vec<u8> {
 }
 
 /// `ack`: the job is done, with this result as JSON.
-#[must_use]
 pub fn ack(job: &str, result: Option<&str>) -> Vec<u8> {
     let line = FrameLine::new("ack").text("job_id", job);
     line.optional(result, |line, result| line.json("result", result)).end()
 }
 
 /// `fail`: the job failed.
-#[must_use]
 pub fn fail(job: &str, error: &JobError) -> Vec<u8> {
     let mut said = serde_json::Map::new();
     said.insert("message".to_owned(), (&*error.message).into());
@@ -202,7 +196,6 @@ pub fn fail(job: &str, error: &JobError) -> Vec<u8> {
 }
 
 /// `release`: gives the job back, to be retried after `after_ms` milliseconds.
-#[must_use]
 pub fn release(job: &str, reason: &str, after_ms: u64) -> Vec<u8> {
     FrameLine::new("release")
         .text("job_id", job)
@@ -212,7 +205,6 @@ pub fn release(job: &str, reason: &str, after_ms: u64) -> Vec<u8> {
 }
 
 /// `progress`: how far the job is, as a JSON number.
-#[must_use]
 pub fn progress(job: &str, fraction: &str, message: Option<&str>) -> Vec<u8> {
     let line = FrameLine::new("progress")
         .text("job_id", job)
@@ -222,7 +214,6 @@ pub fn progress(job: &str, fraction: &str, message: Option<&str>) -> Vec<u8> {
 }
 
 /// `checkpoint`: the point from which the next attempt continues, as JSON.
-#[must_use]
 pub fn checkpoint(job: &str, state: &str) -> Vec<u8> {
     FrameLine::new("checkpoint")
         .text("job_id", job)
@@ -231,20 +222,17 @@ pub fn checkpoint(job: &str, state: &str) -> Vec<u8> {
 }
 
 /// `heartbeat`: the job is alive.
-#[must_use]
 pub fn heartbeat(job: &str) -> Vec<u8> {
     FrameLine::new("heartbeat").text("job_id", job).end()
 }
 
 /// `pong`: the answer to this ping.
-#[must_use]
 pub fn pong(id: u64) -> Vec<u8> {
     FrameLine::new("pong").number("id", id).end()
 }
 
 /// The result that these bytes are: JSON if they are that, else their text as a string. The string
 /// has no line breaks at its end, as in a shell's `$(...)`. Space alone is no result.
-#[must_use]
 pub fn result(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(output);
     let json = text.trim_matches([' ', '\t', '\n', '\r']);
@@ -259,7 +247,6 @@ pub fn result(output: &[u8]) -> Option<String> {
 }
 
 /// Whether this is one JSON document that may be a value in a frame.
-#[must_use]
 pub fn is_json(text: &str) -> bool {
     // The frame itself is one level.
     serde_json::from_str::<&RawValue>(text).is_ok() && fields::depth(text) < MAX_DEPTH

@@ -100,7 +100,6 @@ impl Template {
     }
 
     /// The program's name in the command.
-    #[must_use]
     pub fn program(&self) -> OsString {
         match self.0.first() {
             Some(Word::Fixed(word)) => word.clone(),
@@ -121,7 +120,6 @@ impl Template {
 
 /// The place of a command in the configuration, for a person: the route of this pattern, or
 /// COMMAND.
-#[must_use]
 pub fn command_name(pattern: Option<&str>) -> String {
     pattern.map_or_else(|| "COMMAND".to_owned(), |pattern| format!("exec.routes {pattern:?}"))
 }

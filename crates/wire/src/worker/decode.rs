@@ -36,7 +36,6 @@ const FIELDS: [&str; 18] = [
 
 /// Reads a worker's frame from a line without its `\n`. An answer that cannot be read as a whole is
 /// in the [`FromWorker::Garbage`].
-#[must_use]
 pub fn decode(line: &[u8]) -> FromWorker {
     let (frame, text) = match read(line) {
         Ok(read) => read,
@@ -46,7 +45,6 @@ pub fn decode(line: &[u8]) -> FromWorker {
 }
 
 /// The frame for a line that is longer than worker.max_frame, of which `beginning` was kept.
-#[must_use]
 pub fn too_long(beginning: &[u8]) -> FromWorker {
     let why = format!("a frame has at most {} bytes", beginning.len());
     Wrong::new(ErrorCode::FrameTooLong, why).said(None, broken_answer(beginning, None))

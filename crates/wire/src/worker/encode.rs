@@ -30,7 +30,6 @@ pub struct HelloContext {
 /// The frame for a word: one line, its `\n` included. Envelope and checkpoint keep their spelling,
 /// on one line. Times are in whole milliseconds, rounded down, so a worker never counts on more
 /// time than it has.
-#[must_use]
 pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     match word {
         ToWorker::Hello { worker, state } => FrameLine::new("hello")
@@ -71,7 +70,6 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
 
 /// The frame for a job whose envelope is written from its own memory, or which has the context of a
 /// span: the bytes before the envelope, and the bytes behind it. The envelope is on one line.
-#[must_use]
 pub fn encode_around(checkpoint: Option<&str>, traceparent: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     let head = FrameLine::new("job").json("job", "");
     let tail = FrameLine(String::new())
