@@ -184,10 +184,10 @@ smoke:
 	@$(SOAK) $(OUT)/debug --smoke
 
 calculating:
-	nice -n 5 env $(TESTS) --lib $(addprefix --test ,$(CALCULATING))
+	nice -n 10 env $(TESTS) --lib $(addprefix --test ,$(CALCULATING)) -- --test-threads=$$(nproc)
 
 doc-tests:
-	nice -n 5 env $(TESTS) --doc
+	nice -n 10 env $(TESTS) --doc
 
 of-clients:
 	$(TESTS) $(addprefix --test ,$(CLIENTS))

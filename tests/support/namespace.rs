@@ -1,11 +1,15 @@
 //! Processes that are PID 1 of a PID namespace of their own.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::sync::mpsc::channel;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 use super::sys::set_ignored;
 
@@ -15,12 +19,19 @@ pub fn spawn_as_pid_1(mut command: Command) -> i32 {
     // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their
     // stacks.
     unsafe { command.pre_exec(own_proc) };
+    let (told, pid) = channel();
     // A thread's new PID namespace holds only the thread's children.
-    let start = move || {
+    std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWPID).expect("making a PID namespace needs root");
-        spawn(command)
-    };
-    std::thread::spawn(start).join().unwrap()
+        let pid = spawn(command);
+        // The last process of a mount namespace waits in its exit for all processors, for seconds
+        // if they are busy (synchronize_rcu_expedited). That time is not the command's.
+        let mounts = File::open(format!("/proc/{pid}/ns/mnt"));
+        told.send(pid).unwrap();
+        let _ = waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+        drop(mounts);
+    });
+    pid.recv().unwrap()
 }
 
 /// Starts the command; whoever gets its pid reaps it.
