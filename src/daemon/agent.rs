@@ -46,7 +46,7 @@ use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
-use ojs_lifecycle::api::{Restart, time_to_kill};
+use ojs_lifecycle::api::time_to_kill;
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_os::cgroup::OomKills;
@@ -55,7 +55,7 @@ use ojs_os::clock;
 use ojs_os::entry::Environ;
 use ojs_os::file_watch::FileWatch;
 use ojs_os::image;
-use ojs_os::init::{self, Inherited};
+use ojs_os::init;
 use ojs_os::open_files::{OpenFiles, raise_open_files_limit};
 use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals::{self, SignalSet};
@@ -142,12 +142,10 @@ fn set_up(
     become_init(config, environ);
     let faults = exec::check(config, command, environ, credentials.as_ref());
     faults.into_iter().next().map_or(Ok(()), Err)?;
-    let inherited = Inherited::look();
     let mut options = options::options(config, surroundings(environ), seed());
     let memory = MemoryWatch::of(config);
     options.memory_gate = options.memory_gate.filter(|_| memory.is_some());
     announce(&options.times, config.shutdown.limits.grace_period_is_explicit);
-    let restarts = options.restart != Restart::Never;
 
     let probe_listener = listener::listen(config)?;
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
@@ -201,13 +199,6 @@ fn set_up(
         warn_on_reap: config.init.warn_on_reap,
         window: WindowSignal::look(),
         process_group: config.init.process_group,
-        on_first_start: Some(Box::new(move || {
-            log.stderr_is_shared();
-            // A restarted worker needs the descriptors that the first one got.
-            if !restarts {
-                inherited.release();
-            }
-        })),
         has_more: false,
         reaps_again: false,
         has_signals: true,

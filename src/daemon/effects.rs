@@ -124,10 +124,8 @@ impl EventLoop {
                 self.two.name = Some(worker.clone());
                 let watch = self.processes.watch_of(process);
                 self.facts.caller_proof = self.interface.worker_started(pid, watch.as_ref(), &worker);
-                if let Some(act) = self.on_first_start.take() {
-                    act();
-                    image::let_go_of_pages();
-                }
+                self.log.stderr_is_shared();
+                image::let_go_of_pages();
                 self.narrator.worker_started(pid, &worker);
                 Event::WorkerStarted { process, worker }
             }

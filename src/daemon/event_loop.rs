@@ -112,9 +112,6 @@ pub struct EventLoop {
     pub(super) warn_on_reap: bool,
     pub(super) window: WindowSignal,
     pub(super) process_group: bool,
-    /// Called once, when the first worker runs: from then on the inherited descriptors are only the
-    /// worker's.
-    pub(super) on_first_start: Option<Box<dyn FnOnce()>>,
     /// There may be more to do without waiting.
     pub(super) has_more: bool,
     /// There may be more to reap.

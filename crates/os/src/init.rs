@@ -11,9 +11,6 @@ use ojs_values::signal::Signal;
 /// The first descriptor that is none of the three standard ones.
 const FIRST_EXTRA_DESCRIPTOR: u32 = 3;
 
-/// The end of the search for descriptors if no /proc lists them.
-const HIGHEST_LOOKED_AT: i32 = 1024;
-
 /// Whether this process is PID 1 of its PID namespace, which gets every orphan from the kernel.
 pub fn is_pid_1() -> bool {
     Pid::own().number() == 1
@@ -59,40 +56,8 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Descriptors that were open before this process opened any.
-#[derive(Debug)]
-pub struct Inherited(Vec<i32>);
-
-impl Inherited {
-    /// Lists them. Call it before opening anything that is to stay.
-    pub fn look() -> Self {
-        let descriptors = open_descriptors().unwrap_or_else(|_| {
-            // Without /proc: the descriptors that a shell or an orchestrator would pass on.
-            // SAFETY: asks for the flags of a number that need not be a descriptor.
-            (0..HIGHEST_LOOKED_AT)
-                .filter(|descriptor| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0)
-                .collect()
-        });
-        let further = descriptors
-            .into_iter()
-            .filter(|descriptor| *descriptor >= FIRST_EXTRA_DESCRIPTOR.cast_signed());
-        Self(further.collect())
-    }
-
-    /// Closes these descriptors and, like [`release_inherited`], releases the working directory and
-    /// standard input and output. Descriptors that this process opened itself stay open.
-    pub fn release(self) {
-        release_standard();
-        for descriptor in self.0 {
-            // SAFETY: it was open before this process opened anything, so none of the process's own
-            // descriptors has its number.
-            unsafe { libc::close(descriptor) };
-        }
-    }
-}
-
 /// Opens `/dev/null` for each closed standard descriptor, so that no later descriptor gets its
-/// number. Otherwise log lines or [`Inherited::release`] could hit a descriptor of this process.
+/// number. Otherwise log lines or [`release_inherited`] could hit a descriptor of this process.
 /// Call it before opening anything that is to stay. The child still finds the descriptor closed.
 pub fn reserve_std_fds() {
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
@@ -146,11 +111,6 @@ pub fn forbid_dumps() -> io::Result<()> {
 /// further descriptor. Call it after the child has been started. Best effort: no error here is
 /// worth failing for.
 pub fn release_inherited() {
-    release_standard();
-    close_from(FIRST_EXTRA_DESCRIPTOR);
-}
-
-fn release_standard() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let null = null.into_raw_fd();
@@ -168,6 +128,7 @@ fn release_standard() {
             }
         }
     }
+    close_from(FIRST_EXTRA_DESCRIPTOR);
 }
 
 /// Closes every descriptor from `first` on. This process needs none of them at this point.

@@ -1,8 +1,9 @@
 //! Things that the init was started with, and what its worker gets of them.
 
 use crate::backend::Outcome;
-use crate::stage::{Stage, root};
+use crate::stage::{PATIENCE, Stage, root};
 use crate::support::proc;
+use crate::support::wait::wait_until;
 
 #[test]
 fn closed_standard_descriptors_stay_closed_for_the_worker_and_hit_none_of_ours() {
@@ -67,6 +68,42 @@ die()";
         let masks: Vec<_> = notes.iter().filter(|line| line.starts_with("mask ")).collect();
         assert_eq!(masks.len(), 6, "{notes:?}");
         assert_eq!(masks[..3], masks[3..]);
+        init.stops();
+    }
+}
+
+#[test]
+fn a_recycled_worker_has_the_directory_the_streams_and_the_descriptors_of_the_first_one() {
+    for restart in ["never", "always"] {
+        let stage = Stage::new();
+        let script = "
+files = [os.fstat(number) for number in (0, 1, 9)]
+note('has', os.getcwd(), *[file.st_ino for file in files])
+link = Link()
+link.ready()
+link.work()";
+        let mut init = stage
+            .worker(script)
+            .with_all(&[("OJS_RESTART", restart), ("OJS_WORKER_MAX_JOBS", "1")])
+            .through(&[
+                "sh",
+                "-c",
+                "cd /tmp && exec \"$@\" < /etc/passwd > /dev/full 9< /etc/group",
+                "sh",
+            ])
+            .start();
+        let of_each = || -> Vec<String> {
+            let notes = init.notes().into_iter();
+            notes.filter(|line| line.starts_with("has ")).collect()
+        };
+        for number in 1..=3 {
+            let before = of_each().len();
+            stage.enqueue([number]);
+            assert!(wait_until(PATIENCE, || of_each().len() > before), "{}", init.story());
+        }
+        let of_each = of_each();
+        assert!(of_each[0].starts_with("has /tmp "), "{of_each:?}");
+        assert!(of_each.iter().all(|one| *one == of_each[0]), "{restart}: {of_each:?}");
         init.stops();
     }
 }
