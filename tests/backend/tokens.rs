@@ -106,6 +106,22 @@ fn without_a_token_nothing_is_sent_and_one_line_says_so() {
 }
 
 #[test]
+fn while_the_token_file_cannot_be_read_the_last_token_counts() {
+    let backend = Backend::start();
+    let directory = directory(&backend);
+    let file = directory.path().join("token");
+    std::fs::write(&file, "last").unwrap();
+    let mut rig = rig(&backend, &file);
+    rig.ask(beat());
+    std::fs::remove_file(&file).unwrap();
+    // A read of its first byte fails with EIO, as of a network file system that is gone.
+    symlink("/proc/self/mem", &file).unwrap();
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
+    assert_eq!(tokens(&backend), ["Bearer last", "Bearer last"]);
+    assert!(is_logged(0, &[&file.display().to_string(), "cannot be read now"]));
+}
+
+#[test]
 fn a_token_file_that_is_a_pipe_holds_up_nobody() {
     let backend = Backend::start();
     let directory = directory(&backend);

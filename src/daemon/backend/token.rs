@@ -1,6 +1,9 @@
 //! The bearer token, from its file: secrets rotate.
 
+use std::io;
 use std::path::PathBuf;
+
+use nix::errno::Errno;
 
 use crate::config::Secret;
 use crate::daemon::backend::small_file;
@@ -8,6 +11,17 @@ use crate::daemon::log::throttle::Throttle;
 
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
+
+/// The result of a look into the file.
+#[derive(Debug)]
+pub(in crate::daemon) enum TokenLook {
+    /// This is the token.
+    Token(Secret),
+    /// The file holds no usable token.
+    NoToken,
+    /// The machine or the file system could not read the file this time.
+    Unread,
+}
 
 /// The file of the token, `backend.auth_token_file`.
 #[derive(Debug)]
@@ -25,21 +39,49 @@ impl TokenFile {
         }
     }
 
-    /// The token as it is now; `None`: the file holds no usable one, and the log says why.
-    pub(in crate::daemon) fn now(&mut self) -> Option<Secret> {
-        let bytes = small_file::read(&self.path, MAX_TOKEN_FILE_BYTES);
-        let token = bytes
-            .map_err(|error| format!("cannot be read: {error}"))
-            .and_then(|bytes| read(&String::from_utf8_lossy(&bytes)));
-        token
-            .map_err(|problem| {
-                let path = self.path.display();
+    /// The token as it is now. Where it is none, the log says why.
+    pub(in crate::daemon) fn now(&mut self) -> TokenLook {
+        let path = self.path.display();
+        let bytes = match small_file::read(&self.path, MAX_TOKEN_FILE_BYTES) {
+            Err(error) if may_pass(&error) => {
+                self.complaints.warn(format_args!(
+                    "backend.auth_token_file = {path}: cannot be read now: {error}; the last token counts until it can"
+                ));
+                return TokenLook::Unread;
+            }
+            bytes => bytes.map_err(|error| format!("cannot be read: {error}")),
+        };
+        match bytes.and_then(|bytes| read(&String::from_utf8_lossy(&bytes))) {
+            Ok(token) => TokenLook::Token(token),
+            Err(problem) => {
                 self.complaints.warn(format_args!(
                     "backend.auth_token_file = {path}: {problem}; nothing is sent to the backend until it holds a token"
                 ));
-            })
-            .ok()
+                TokenLook::NoToken
+            }
+        }
     }
+}
+
+/// Whether this says nothing of the file: descriptors or memory are short, or its file system does
+/// not answer.
+fn may_pass(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(
+            Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::ENOMEM
+                | Errno::EINTR
+                | Errno::EAGAIN
+                | Errno::EIO
+                | Errno::ESTALE
+                | Errno::ETIMEDOUT
+                | Errno::ENOTCONN
+                | Errno::EHOSTDOWN
+                | Errno::EHOSTUNREACH
+        )
+    )
 }
 
 fn read(text: &str) -> Result<Secret, String> {

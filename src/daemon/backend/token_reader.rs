@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::lookup::LoopWake;
-use crate::daemon::backend::token::TokenFile;
+use crate::daemon::backend::token::{TokenFile, TokenLook};
 use crate::daemon::log::throttle::Throttle;
 use ojs_lifecycle::api::Moment;
 use ojs_os::threads;
@@ -51,7 +51,7 @@ pub(in crate::daemon) struct TokenReader {
     /// Since when a look is under way.
     asked_at: Option<Moment>,
     questions: Option<Sender<()>>,
-    answers: Option<Receiver<Option<Secret>>>,
+    answers: Option<Receiver<TokenLook>>,
     /// Complaints that there is no thread: without one, each request tries to start it.
     complaints: Throttle,
 }
@@ -183,7 +183,9 @@ impl TokenReader {
         let mut is_new = false;
         loop {
             match answers.try_recv() {
-                Ok(token) => self.newest = token,
+                Ok(TokenLook::Token(token)) => self.newest = Some(token),
+                Ok(TokenLook::NoToken) => self.newest = None,
+                Ok(TokenLook::Unread) => {}
                 Err(TryRecvError::Disconnected) if self.asked_at.is_some() => self.questions = None,
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return is_new,
             }
@@ -247,7 +249,7 @@ mod tests {
         );
         assert_eq!(reader.state(at(1_000)), TokenState::Wait(None), "another thread reads");
         let answer = reader.answers.as_ref().unwrap().recv_timeout(Duration::from_secs(60));
-        assert!(answer.is_ok_and(|token| token.is_none()), "it answers");
+        assert!(matches!(answer, Ok(TokenLook::NoToken)), "it answers");
         assert!(!reader.take());
     }
 
