@@ -2,13 +2,14 @@
 
 use std::task::Poll;
 
-use log::debug;
+use log::{debug, warn};
 
 use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
+use crate::daemon::start::{NotStartedNow, StartFailure};
 use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::ids::ProcessId;
-use ojs_lifecycle::api::{Call, Event, Moment, WorkerEnd};
+use ojs_lifecycle::api::{Call, Event, Moment, NotStarted, WorkerEnd};
 use ojs_os::cgroup::OomKills;
 use ojs_os::process::{self, Parent};
 use ojs_values::exit::Ended;
@@ -44,9 +45,13 @@ impl EventLoop {
             && let Poll::Ready(has_memory) = self.has_memory_for_next(wanted)
         {
             self.two.next_wanted = None;
-            let next = if has_memory { self.try_start_next() } else { None };
+            let next = if has_memory {
+                self.try_start_next()
+            } else {
+                Err(NotStarted::Shortage)
+            };
             self.inbox
-                .push_back(next.map_or(Event::NextNotStarted, Event::NextStarted));
+                .push_back(next.map_or_else(Event::NextNotStarted, Event::NextStarted));
         }
     }
 
@@ -57,23 +62,29 @@ impl EventLoop {
 
     /// Starts the next worker process, if a process can be had. Otherwise the old worker ends
     /// first, and the start of the next one says what is wrong.
-    fn try_start_next(&mut self) -> Option<ProcessId> {
+    fn try_start_next(&mut self) -> Result<ProcessId, NotStarted> {
         // A shutdown that began meanwhile wants no other process.
         if self.machine.snapshot().phase.is_terminating() {
-            return None;
+            return Err(NotStarted::Shortage);
         }
-        let worker = self.worker?;
+        let worker = self.worker.ok_or(NotStarted::Shortage)?;
         // A process of the old worker is told from one of the next by its parents.
         if !matches!(process::parent_of(worker.pid), Ok(Parent::Is(_))) {
             debug!("no second worker: /proc does not show process {}", worker.pid);
-            return None;
+            return Err(NotStarted::Shortage);
         }
-        let pid = self.spawn_worker().ok()?;
+        let pid = self.spawn_worker().map_err(|failure| match failure {
+            NotStartedNow::Shortage(_) => NotStarted::Shortage,
+            NotStartedNow::Refused(StartFailure { message, exit }) => {
+                warn!("the next worker cannot be started, so the old one goes on; another attempt follows: {message}");
+                NotStarted::Refused(exit.code())
+            }
+        })?;
         let process = self.processes.worker_started(pid, self.poll.registry());
         self.processes.ends_with_its_group(process);
         self.two.beside = Some(Worker { pid, process });
         Narrator::next_started(pid);
-        Some(process)
+        Ok(process)
     }
 
     /// Whether the container has memory for one more worker process like the present one.

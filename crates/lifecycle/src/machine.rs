@@ -111,7 +111,7 @@ impl Lifecycle {
             Event::OperatorLeft(client) => self.operator_left(client),
             Event::WorkerStarted { process, worker } => self.worker_started(process, worker, now),
             Event::NextStarted(process) => self.next_worker_started(process, now),
-            Event::NextNotStarted => self.workers(now, Workers::next_not_started),
+            Event::NextNotStarted(why) => self.workers(now, |workers, cx| workers.next_not_started(why, cx)),
             Event::WorkerNotStarted(why) => self.workers(now, |workers, cx| workers.worker_not_started(why, cx)),
             Event::WorkerMemory(bytes) => self.workers(now, |workers, cx| workers.memory_is(bytes, cx)),
             Event::MemoryRanOut(kills) => self.workers.memory_ran_out(kills),

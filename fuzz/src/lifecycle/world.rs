@@ -168,8 +168,10 @@ impl World {
     fn worker_starts(&mut self, bytes: &mut Bytes<'_>) -> Option<Event> {
         if self.starts == 0 {
             self.nexts = self.nexts.checked_sub(1)?;
-            if bytes.below(6) >= 4 {
-                return Some(Event::NextNotStarted);
+            match bytes.below(6) {
+                4 => return Some(Event::NextNotStarted(NotStarted::Shortage)),
+                5 => return Some(Event::NextNotStarted(NotStarted::Refused(127))),
+                _ => {}
             }
             let process = ProcessId(self.next());
             self.processes.insert(process);

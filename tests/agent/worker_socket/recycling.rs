@@ -1,10 +1,13 @@
 //! Recycling: a new process of the worker replaces the old one, and no job is lost.
 
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+
 use crate::backend::{Endpoint, Outcome};
 use crate::cgroup::Cgroup;
 use crate::operator::{OBEYS, run};
 use crate::probe_client::Probes;
-use crate::stage::{Init, PATIENCE, Stage};
+use crate::stage::{Init, PATIENCE, Stage, root};
 use crate::support::wait::wait_until;
 use crate::support::{proc, sys};
 
@@ -294,6 +297,34 @@ link.work()";
     stage.enqueue([2]);
     stage.becomes("j2", &[Outcome::Acked(None)]);
     std::fs::remove_file(&broken).unwrap();
+    init.logs("the worker was recycled in ");
+    init.stops();
+}
+
+#[test]
+fn a_next_worker_whose_program_is_being_replaced_leaves_the_old_one_at_work() {
+    let stage = Stage::new();
+    let program = stage.at("worker");
+    symlink("/usr/bin/python3", &program).unwrap();
+    let raw = root().join("tests/support/raw_worker.py");
+    let script = "link = Link(); link.ready(); link.work()";
+    let words: [OsString; 5] = [
+        program.clone().into(),
+        "-S".into(),
+        "-E".into(),
+        raw.into(),
+        script.into(),
+    ];
+    let start = stage.command(&words);
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the next worker cannot be started, so the old one goes on; another attempt follows: ");
+    stage.enqueue([2]);
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    symlink("/usr/bin/python3", &program).unwrap();
     init.logs("the worker was recycled in ");
     init.stops();
 }

@@ -30,7 +30,7 @@ pub enum Event {
     /// One more worker process runs beside the present one.
     NextStarted(ProcessId),
     /// There is no process, or no memory, for one more worker process.
-    NextNotStarted,
+    NextNotStarted(NotStarted),
     /// The worker could not be started.
     WorkerNotStarted(NotStarted),
     /// The worker and all its descendants use so many bytes of memory. Reported about once for each

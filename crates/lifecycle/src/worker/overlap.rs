@@ -6,7 +6,9 @@
 //!                Preparing            | Draining, Cancelling, Ending
 //! ```
 
-use crate::api::{Effect, EndCause, HolderId, Phase, ProcessId, WorkerNotice, WorkerTimer, restart_pause};
+use std::time::Duration;
+
+use crate::api::{Effect, EndCause, HolderId, NotStarted, Phase, ProcessId, WorkerNotice, WorkerTimer, restart_pause};
 use crate::worker::recycling_state::{Beside, RecyclingStage};
 use crate::worker::supervision::WorkerProcessState;
 use crate::worker::workers::{Context, Workers};
@@ -41,10 +43,18 @@ impl Workers {
             .arm(WorkerTimer::Recycle, cx.now.after(cx.options.ready_timeout));
     }
 
-    /// There is no process or no memory for a second worker process, so the old one ends first.
-    pub(crate) fn next_not_started(&mut self, cx: &Context) {
-        if self.recycling.is(RecyclingStage::Preparing) {
-            self.drain_recycled(cx);
+    /// The next worker process does not run. If there is no process or no memory for a second one,
+    /// the old one ends first. A program that cannot run may be about to be replaced, so the old
+    /// one goes on, and another attempt follows.
+    pub(crate) fn next_not_started(&mut self, why: NotStarted, cx: &Context) {
+        if !self.recycling.is(RecyclingStage::Preparing) {
+            return;
+        }
+        match why {
+            NotStarted::Shortage => self.drain_recycled(cx),
+            NotStarted::Refused(_) => {
+                self.put_off_next(cx);
+            }
         }
     }
 
@@ -120,11 +130,17 @@ impl Workers {
             }
         }
         self.nobody_is_beside(cx);
+        let pause = self.put_off_next(cx);
+        self.notify(WorkerNotice::NextNotReady(pause));
+    }
+
+    /// The next attempt to start the next worker process follows after this pause.
+    fn put_off_next(&mut self, cx: &Context) -> Duration {
         self.recycling.go_to(RecyclingStage::Paused);
         let pause = restart_pause(self.recycling.failures);
         self.recycling.failures = self.recycling.failures.saturating_add(1);
         self.timers.arm(WorkerTimer::Recycle, cx.now.after(pause));
-        self.notify(WorkerNotice::NextNotReady(pause));
+        pause
     }
 
     /// The old worker process has ended. What is left of its processes is ended as well.

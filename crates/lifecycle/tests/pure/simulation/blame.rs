@@ -72,7 +72,7 @@ impl Blame {
             self.has_hung = matches!(cause, Some(EndCause::Hung { .. }));
             self.ended = Some(*ended);
             self.main = None;
-        } else if let Event::NextNotStarted = event {
+        } else if let Event::NextNotStarted(NotStarted::Shortage) = event {
             self.recycled_since = Some(now);
         } else if let Event::WorkerNotStarted(NotStarted::Refused(_)) = event {
             self.ended = None;

@@ -122,7 +122,7 @@ impl Course {
                 self.lingers.remove(client);
             }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
-            Event::NextStarted(_) | Event::NextNotStarted => {}
+            Event::NextStarted(_) | Event::NextNotStarted(_) => {}
             Event::WorkerEnded(ended) => {
                 self.worker_is_gone = true;
                 self.own_status = self.options.remap_exit.apply(*ended);

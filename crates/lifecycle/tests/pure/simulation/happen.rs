@@ -131,8 +131,8 @@ impl World {
     /// The next worker process, beside the present one.
     fn start_next(&mut self, number: u64) -> Kept {
         let life = self.life(number).unwrap_or_else(usual_life);
-        if life.start.is_err() {
-            return self.tell(Event::NextNotStarted);
+        if let Err(why) = life.start {
+            return self.tell(Event::NextNotStarted(why));
         }
         let first = self.begin(&life);
         self.ledger.gone.entry(process_id(first)).or_insert(false);

@@ -108,7 +108,7 @@ impl Ledger {
                 self.main = Some(*process);
                 self.gone.entry(*process).or_insert(false);
             }
-            Event::NextStarted(_) | Event::NextNotStarted => {}
+            Event::NextStarted(_) | Event::NextNotStarted(_) => {}
             Event::WorkerEnded(_) => {
                 for claim in &mut self.claims {
                     claim.is_decided |= claim.is_waiting();

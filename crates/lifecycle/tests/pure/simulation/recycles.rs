@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    Call, Effect, EndCause, Event, FromWorker, Notice, OperatorRequest, Options, RecycleLimits, RecycleReason,
-    Snapshot, ToWorker, WorkerId, WorkerNotice, WorkerState,
+    Call, Effect, EndCause, Event, FromWorker, NotStarted, Notice, OperatorRequest, Options, RecycleLimits,
+    RecycleReason, Snapshot, ToWorker, WorkerId, WorkerNotice, WorkerState,
 };
 use ojs_values::signal::Signal;
 
@@ -132,7 +132,7 @@ impl Recycles {
             (self.began, self.is_beside, self.ready_at) = (None, false, None);
         } else if let Event::Said(_, FromWorker::Ready(_) | FromWorker::Wants(_)) = event {
             self.ready_at.get_or_insert(now);
-        } else if let Event::NextNotStarted = event {
+        } else if let Event::NextNotStarted(NotStarted::Shortage) = event {
             self.is_beside = false;
         } else if let Event::WorkerMemory(bytes) = event {
             self.memory = *bytes;

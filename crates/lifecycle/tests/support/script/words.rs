@@ -174,7 +174,10 @@ fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
         return Ok(Event::NextStarted(ProcessId(number(process)?)));
     }
     if text == "next not started" {
-        return Ok(Event::NextNotStarted);
+        return Ok(Event::NextNotStarted(NotStarted::Shortage));
+    }
+    if let Some(status) = text.strip_prefix("next not started: status ") {
+        return Ok(Event::NextNotStarted(NotStarted::Refused(number(status)?)));
     }
     if text == "not started: no process to be had" {
         return Ok(Event::WorkerNotStarted(NotStarted::Shortage));
