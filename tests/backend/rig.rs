@@ -305,7 +305,7 @@ impl Drop for Rig {
 pub fn start_error(settings: BackendSettings) -> String {
     let poll = Poll::new().unwrap();
     let waker = Waker::new(poll.registry(), TOLD).unwrap();
-    Backend::start(settings, Arc::new(waker)).unwrap_err().to_string()
+    Backend::start(settings, Arc::new(waker)).err().unwrap().to_string()
 }
 
 pub fn worker() -> WorkerId {

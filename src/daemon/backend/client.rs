@@ -6,7 +6,6 @@
 //! or a panic. The steps in between are in `steps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
 use crate::daemon::backend::reach::{Reach, Sign, Way};
 use crate::daemon::backend::route::BackendRoute;
-use crate::daemon::backend::settings::{BackendError, BackendSettings};
+use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::backend::tunnels::Tunnels;
@@ -126,21 +125,15 @@ pub struct Backend {
     pub(in crate::daemon::backend) spare: Spare,
 }
 
-impl fmt::Debug for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backend").finish_non_exhaustive()
-    }
-}
-
 impl Backend {
     /// Reads the files that TLS needs. No connection is opened before the first request. `waker`
     /// ends a wait of the loop.
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
-    pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, BackendError> {
+    pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, String> {
         let url = settings.backend.url.clone();
-        let url = url.ok_or_else(|| BackendError("backend.url is not set".to_owned()))?;
+        let url = url.ok_or_else(|| "backend.url is not set".to_owned())?;
         let tls = tls::config(&settings.backend)?;
         let wake: LoopWake = Arc::new(move || {
             // An error means that the loop has ended.

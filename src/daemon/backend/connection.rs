@@ -95,7 +95,6 @@ pub(in crate::daemon) enum Got<'a> {
 }
 
 /// The request to a proxy, and its answer so far.
-#[derive(Debug)]
 struct ProxyRequest {
     request: Arc<[u8]>,
     sent: usize,
@@ -117,7 +116,6 @@ impl ProxyRequest {
 }
 
 /// One connection.
-#[derive(Debug)]
 pub(in crate::daemon) struct BackendConnection<O = CallId> {
     /// The socket.
     pub(in crate::daemon) stream: TcpStream,

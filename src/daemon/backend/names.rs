@@ -6,7 +6,6 @@
 //! no name server may hold up a heartbeat.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -74,14 +73,6 @@ pub(in crate::daemon) struct Names {
     halves: [Half; 2],
     /// Addresses that did not answer, and when.
     late: VecDeque<(SocketAddr, Moment)>,
-}
-
-impl fmt::Debug for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names")
-            .field("host", &self.host)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Names {

@@ -20,7 +20,6 @@ use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::Moment;
 
 /// Connections, each of which may belong to a request `O`.
-#[derive(Debug)]
 pub(in crate::daemon) struct Reach<O> {
     /// The slots of the connections.
     pub(in crate::daemon) slots: ConnectionSlots<O>,

@@ -1,7 +1,6 @@
 //! The way of a connection from its first byte to the backend's HTTP: through a proxy, if there is
 //! one, and TLS.
 
-use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -22,16 +21,7 @@ pub(in crate::daemon) struct BackendRoute {
     connect: Option<Arc<[u8]>>,
 }
 
-impl fmt::Debug for BackendRoute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Route")
-            .field("host", &self.host)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The steps before the first request on one connection.
-#[derive(Debug)]
 pub(in crate::daemon) struct Opening {
     /// The question to the proxy.
     pub(in crate::daemon) connect: Option<Arc<[u8]>>,

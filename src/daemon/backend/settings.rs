@@ -1,6 +1,4 @@
-//! The configuration of requests to the backend, and the errors if it cannot be used.
-
-use std::fmt;
+//! The configuration of requests to the backend.
 
 use crate::config::Backend;
 use ojs_wire::backend::request::Identity;
@@ -18,15 +16,3 @@ pub struct BackendSettings {
     /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
     pub max_frame: u64,
 }
-
-/// Why ojs-init can send no request to the backend: one sentence that names setting and file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackendError(pub(in crate::daemon) String);
-
-impl fmt::Display for BackendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BackendError {}

@@ -15,7 +15,6 @@ use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::api::ids::CallId;
 
 /// The connections by their slots, each of which may belong to an `O`.
-#[derive(Debug)]
 pub(in crate::daemon) struct ConnectionSlots<O = CallId> {
     /// Boxed because a connection is large, and a map moves its values.
     connections: BTreeMap<usize, Box<BackendConnection<O>>>,

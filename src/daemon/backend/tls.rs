@@ -12,7 +12,6 @@ use rustls::sign::CertifiedKey;
 use rustls::{ALL_VERSIONS, ClientConfig, InconsistentKeys, RootCertStore};
 
 use crate::config::{Backend, BackendUrl};
-use crate::daemon::backend::settings::BackendError;
 use crate::daemon::backend::small_file;
 use crate::daemon::backend::trust::Trust;
 
@@ -27,7 +26,7 @@ const KEY_FILE: &str = "backend.key_file";
 ///
 /// # Errors
 /// A file is unusable; the sentence names setting and file.
-pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, BackendError> {
+pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificates = match &backend.ca_file {
         Some(path) => certificates(CA_FILE, path)?,
@@ -44,7 +43,7 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
     if !backend.url.as_ref().is_some_and(BackendUrl::is_https) {
         return Ok(None);
     }
-    let unusual = |error: &dyn fmt::Display| BackendError(format!("TLS cannot be set up: {error}"));
+    let unusual = |error: &dyn fmt::Display| format!("TLS cannot be set up: {error}");
     let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .build()
         .map_err(|error| unusual(&error))?;
@@ -65,7 +64,7 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
 
 /// The trusted certificates. Public bundles have contained some that are unreadable; one must be
 /// usable.
-fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, BackendError> {
+fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());
     if unusable == certificates.len() {
@@ -83,11 +82,7 @@ fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCe
 
 type OwnCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn own_certificate(
-    cert_file: &Path,
-    key_file: &Path,
-    provider: &CryptoProvider,
-) -> Result<OwnCertificate, BackendError> {
+fn own_certificate(cert_file: &Path, key_file: &Path, provider: &CryptoProvider) -> Result<OwnCertificate, String> {
     let chain = certificates(CERT_FILE, cert_file)?;
     let text = read(KEY_FILE, key_file)?;
     let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| unusable_key(key_file, &error))?;
@@ -102,19 +97,19 @@ fn check_pair(
     key_file: &Path,
     key: PrivateKeyDer<'static>,
     provider: &CryptoProvider,
-) -> Result<(), BackendError> {
+) -> Result<(), String> {
     let signer = provider.key_provider.load_private_key(key).map_err(|_| {
         let what = "its private key is damaged, or neither RSA (2048 bits and more), ECDSA nor Ed25519";
         problem(KEY_FILE, key_file, what)
     })?;
     match CertifiedKey::new(chain.to_vec(), signer).keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
-        Err(error) if error == InconsistentKeys::KeyMismatch.into() => Err(BackendError(format!(
+        Err(error) if error == InconsistentKeys::KeyMismatch.into() => Err(format!(
             "{KEY_FILE} = {}: is not the key of the first certificate in {CERT_FILE} = {}; set both to files that belong \
              together",
             key_file.display(),
             cert_file.display()
-        ))),
+        )),
         Err(error) => {
             let what = format!("its first certificate cannot be read: {error}");
             Err(problem(CERT_FILE, cert_file, &what))
@@ -123,7 +118,7 @@ fn check_pair(
 }
 
 /// The certificates of a PEM file, at least one.
-fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, BackendError> {
+fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = read(setting, path)?;
     let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| unreadable(setting, path, &error))?;
@@ -133,11 +128,11 @@ fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static
     Ok(certificates)
 }
 
-fn read(setting: &str, path: &Path) -> Result<Vec<u8>, BackendError> {
+fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     small_file::read(path, MAX_PEM_FILE_BYTES).map_err(|error| unreadable(setting, path, &error))
 }
 
-fn unusable_key(path: &Path, error: &pem::Error) -> BackendError {
+fn unusable_key(path: &Path, error: &pem::Error) -> String {
     if matches!(error, pem::Error::NoItemsFound) {
         let what = "holds no private key in PEM form (PKCS#8, SEC1 or PKCS#1, not encrypted)";
         return problem(KEY_FILE, path, what);
@@ -145,10 +140,10 @@ fn unusable_key(path: &Path, error: &pem::Error) -> BackendError {
     unreadable(KEY_FILE, path, error)
 }
 
-fn unreadable(setting: &str, path: &Path, error: &dyn fmt::Display) -> BackendError {
+fn unreadable(setting: &str, path: &Path, error: &dyn fmt::Display) -> String {
     problem(setting, path, &format!("cannot be read: {error}"))
 }
 
-fn problem(setting: &str, path: &Path, what: &str) -> BackendError {
-    BackendError(format!("{setting} = {}: {what}", path.display()))
+fn problem(setting: &str, path: &Path, what: &str) -> String {
+    format!("{setting} = {}: {what}", path.display())
 }

@@ -1,7 +1,6 @@
 //! TLS on one connection: between the bytes of the socket and those of HTTP. rustls does it; its
 //! buffers are bounded.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -17,12 +16,6 @@ pub(in crate::daemon) struct TlsSession {
     outgoing: Vec<u8>,
     /// Written bytes of them.
     written: usize,
-}
-
-impl fmt::Debug for TlsSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSession").finish_non_exhaustive()
-    }
 }
 
 impl TlsSession {

@@ -1,7 +1,6 @@
 //! The newest token, for requests on the loop. Its file is read by a thread: a file system may
 //! hang, the loop may not.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -54,12 +53,6 @@ pub(in crate::daemon) struct TokenReader {
     answers: Option<Receiver<TokenLook>>,
     /// Complaints that there is no thread: without one, each request tries to start it.
     complaints: Throttle,
-}
-
-impl fmt::Debug for TokenReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenReader").finish_non_exhaustive()
-    }
 }
 
 impl TokenReader {

@@ -3,7 +3,6 @@
 //! for one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
@@ -102,12 +101,6 @@ pub struct Tunnels {
     /// At most a handful for each tunnel, because each kind is repeated only after the gateway has
     /// handled the last one.
     pub(in crate::daemon::backend) news: VecDeque<(TunnelId, TunnelNews)>,
-}
-
-impl fmt::Debug for Tunnels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnels").finish_non_exhaustive()
-    }
 }
 
 impl Tunnels {

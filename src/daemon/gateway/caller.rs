@@ -7,7 +7,6 @@
 //! worker's uid looks alike, and a bearer that only the worker received is the second proof.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -69,34 +68,7 @@ pub enum Admission {
     /// Its process is searched for: [`Callers::search`] returns the result for this socket.
     Sought(u64),
     /// Every request on it is answered 403. The reason is for the log, not for the caller.
-    Refused(CallerRefusal),
-}
-
-/// Why a caller is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CallerRefusal {
-    /// By the kernel, another user owns the connection.
-    OtherUser(u32),
-    /// No process of the worker owns it; a process of another container may.
-    OtherProcess,
-    /// No process owns it any more.
-    Nobody,
-    /// No worker runs whose connection it could be.
-    NoWorker,
-    /// The kernel does not report the owner.
-    Unknown(String),
-}
-
-impl fmt::Display for CallerRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherUser(uid) => write!(f, "it belongs to user {uid}"),
-            Self::OtherProcess => f.write_str("its process is not the worker's"),
-            Self::Nobody => f.write_str("nobody has it any more"),
-            Self::NoWorker => f.write_str("no worker runs yet"),
-            Self::Unknown(error) => write!(f, "the kernel does not say whose it is: {error}"),
-        }
-    }
+    Refused(String),
 }
 
 /// The part of the worker that ojs-init may see.
@@ -126,12 +98,6 @@ pub struct Callers {
     was_without_bearer: bool,
     refusals: Throttle,
     blindness: Throttle,
-}
-
-impl fmt::Debug for Callers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callers").finish_non_exhaustive()
-    }
 }
 
 impl Callers {
@@ -222,7 +188,7 @@ impl Callers {
         Ok(self.questions.owner(client, server)?.is_none())
     }
 
-    fn refuse(&mut self, refusal: CallerRefusal) -> Admission {
+    fn refuse(&mut self, refusal: String) -> Admission {
         if self.allow == GatewayAllow::Any {
             return Admission::Taken(None);
         }
@@ -232,15 +198,15 @@ impl Callers {
         Admission::Refused(refusal)
     }
 
-    fn look_up(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Admission, CallerRefusal> {
+    fn look_up(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Admission, String> {
         let owner = self.questions.owner(client, server);
-        let owner = owner.map_err(|error| CallerRefusal::Unknown(error.to_string()))?;
-        let owner = owner.ok_or(CallerRefusal::Nobody)?;
+        let owner = owner.map_err(|error| format!("the kernel does not say whose it is: {error}"))?;
+        let owner = owner.ok_or("nobody has it any more")?;
         if owner.uid != self.uid {
-            return Err(CallerRefusal::OtherUser(owner.uid));
+            return Err(format!("it belongs to user {}", owner.uid));
         }
         match (self.insight, self.allow) {
-            (Insight::NoWorker, GatewayAllow::Worker) => Err(CallerRefusal::NoWorker),
+            (Insight::NoWorker, GatewayAllow::Worker) => Err("no worker runs yet".to_owned()),
             (Insight::UidAlone, GatewayAllow::Worker) => Ok(Admission::AsksForBearer),
             (Insight::NoWorker | Insight::UidAlone, GatewayAllow::Uid | GatewayAllow::Any) => {
                 Ok(Admission::Taken(None))
@@ -322,7 +288,7 @@ impl Callers {
             return Admission::Taken(None);
         }
         let Some(blind) = blind else {
-            return self.refuse(CallerRefusal::OtherProcess);
+            return self.refuse("its process is not the worker's".to_owned());
         };
         self.blindness.warn(format_args!(
             "gateway: the process of a connection cannot be found ({blind}), so it is known by its uid and by the bearer in \

@@ -35,7 +35,6 @@ mod search;
 mod stalls;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
@@ -160,12 +159,6 @@ pub struct Gateway {
     newest_tunnel: u64,
     deadlines: Timers<GatewayTimer>,
     buffer: Vec<u8>,
-}
-
-impl fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").finish_non_exhaustive()
-    }
 }
 
 impl Gateway {

@@ -10,7 +10,6 @@ use mio::{Registry, Waker};
 use crate::config::Config;
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::settings::BackendError;
 use crate::daemon::traces::sender::Sender;
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Effect, Moment, Reply};
@@ -65,7 +64,6 @@ struct Batch {
 }
 
 /// The spans of this process.
-#[derive(Debug)]
 pub struct Exporter {
     /// The spans of active jobs, and the queue of finished ones.
     pub(in crate::daemon) recorder: Traces,
@@ -93,7 +91,7 @@ impl Exporter {
     ///
     /// # Errors
     /// TLS cannot be set up.
-    pub fn start(config: &Config, waker: &Arc<Waker>, now: Moment) -> Result<Option<Box<Self>>, BackendError> {
+    pub fn start(config: &Config, waker: &Arc<Waker>, now: Moment) -> Result<Option<Box<Self>>, String> {
         let Some(url) = &config.otel.endpoint else {
             return Ok(None);
         };

@@ -1,7 +1,5 @@
 //! One request at a time to the collector, on the transport of the backend.
 
-use std::fmt;
-
 use mio::Registry;
 use mio::event::Event;
 
@@ -16,7 +14,6 @@ use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::names::Names;
 use crate::daemon::backend::reach::{Reach, Reached, Sign, Way};
 use crate::daemon::backend::route::BackendRoute;
-use crate::daemon::backend::settings::BackendError;
 use crate::daemon::backend::tls;
 use crate::daemon::backend::tls_words;
 use crate::daemon::backend::token_reader::TokenReader;
@@ -63,18 +60,12 @@ pub(in crate::daemon) struct Sender {
     stirred: Vec<usize>,
 }
 
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
 impl Sender {
     /// To this collector. `wake` wakes the loop when its name was looked up.
     ///
     /// # Errors
     /// TLS cannot be set up.
-    pub(super) fn new(config: &Config, url: &BackendUrl, wake: LoopWake, now: Moment) -> Result<Self, BackendError> {
+    pub(super) fn new(config: &Config, url: &BackendUrl, wake: LoopWake, now: Moment) -> Result<Self, String> {
         let peer = config::Backend {
             url: Some(url.clone()),
             auth_token_file: None,
