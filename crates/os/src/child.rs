@@ -62,7 +62,8 @@ enum ChildEnvironment {
 /// Why no child was started.
 #[derive(Debug)]
 pub enum SpawnError {
-    /// The kernel cannot start a process (EAGAIN, ENOMEM). A retry may help.
+    /// The kernel cannot start a process (EAGAIN, ENOMEM), or the child met a limit that may have
+    /// room again (EAGAIN, EMFILE, ENFILE). A retry may help.
     NoProcess(io::Error),
     /// The user could not be changed; `step` names the system call.
     User {
@@ -318,6 +319,11 @@ impl SpawnOrder<'_> {
             return Ok(pid);
         }
         let error = io::Error::from_raw_os_error(errno);
+        // The kernel applies the user's limit of processes at the exec. `exec.rlimits` can make
+        // ENOMEM permanent, so ENOMEM is not among these.
+        if matches!(errno, libc::EAGAIN | libc::EMFILE | libc::ENFILE) {
+            return Err(SpawnError::NoProcess(error));
+        }
         if step == Step::Traits as c_int {
             return Err(SpawnError::Traits(error));
         }

@@ -82,6 +82,27 @@ fn an_environment_that_is_too_large_for_the_kernel_fails_its_job_and_not_the_ini
 }
 
 #[test]
+fn a_job_for_whose_start_too_few_descriptors_are_left_waits_and_does_not_fail() {
+    let stage = Stage::new();
+    // Each job that runs keeps four descriptors of the runner, and a start needs up to eleven.
+    for number in 1..=20 {
+        enqueue(&stage, &format!("j{number}"), "t", &json!([]), "");
+    }
+    let mut init = handler(&stage, "until [ -e \"$NOTES.go\" ]; do sleep 0.05; done")
+        .with("OJS_CONCURRENCY", "20")
+        .through(&["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"])
+        .start();
+    init.logs("waits, since it cannot be started now");
+    std::fs::write(stage.at("init.notes.go"), "").unwrap();
+    stage.wait_for_outcomes();
+    for number in 1..=20 {
+        let outcomes = stage.outcomes(&format!("j{number}"));
+        assert_eq!(outcomes, [Outcome::Acked(None)], "{}", init.story());
+    }
+    init.stops();
+}
+
+#[test]
 fn a_command_that_is_not_there_at_the_start_ends_the_init_as_a_worker_would() {
     for (command, status) in [("/nowhere/at/all", 127), ("/etc/passwd", 126)] {
         let stage = Stage::new();

@@ -1,6 +1,10 @@
 //! At level warn: what went wrong is there, and the last line of all names the cause.
 
-use crate::stage::{Init, Stage};
+use std::process::Command;
+
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::proc;
+use crate::support::wait::wait_until;
 
 /// As uid 54399 with no process to spare.
 const NO_PROCESS: &str = "import os, resource, sys
@@ -144,6 +148,39 @@ fn a_system_without_a_process_for_the_worker_is_named_with_the_remedy() {
     let first = "warn: cannot create a process for the worker yet, trying for 10 s: a limit on the number of processes is \
                  reached; raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u)";
     assert!(said.iter().any(|line| line == first), "{}", init.log());
+}
+
+#[test]
+fn a_worker_whose_user_has_no_process_left_is_started_when_some_of_them_end() {
+    let stage = Stage::new();
+    let user = "54398";
+    // The kernel counts the processes of a user everywhere on the machine. They are one more than
+    // the user may have.
+    let mut others = [(); 2].map(|()| {
+        let words = ["--reuid", user, "--regid", user, "--clear-groups", "sleep", "60"];
+        Command::new("setpriv").args(words).spawn().unwrap()
+    });
+    let is_theirs = |pid: u32| {
+        let ids = proc::status_field(pid.cast_signed(), "Uid");
+        ids.is_some_and(|ids| ids.starts_with(user))
+    };
+    assert!(wait_until(PATIENCE, || others
+        .iter()
+        .all(|other| is_theirs(other.id()))));
+    let mut init = stage
+        .command(&["true"])
+        .with("OJS_USER", format!("{user}:{user}"))
+        .through(&["prlimit", "--nproc=1:1"])
+        .start();
+    let has_begun = wait_until(PATIENCE, || {
+        init.log().contains("cannot create a process for the worker yet") || !init.is_running()
+    });
+    for other in &mut others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    assert!(has_begun, "{}", init.story());
+    init.ends_with(0);
 }
 
 #[test]
