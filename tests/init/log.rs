@@ -37,9 +37,20 @@ sys.exit(7)
 
 #[test]
 fn what_is_logged_while_standard_error_is_full_arrives_when_it_is_read_again() {
+    arrives_when_it_is_read_again(OFlag::empty());
+}
+
+#[test]
+fn a_full_standard_error_that_another_process_made_non_blocking_loses_no_record() {
+    arrives_when_it_is_read_again(OFlag::O_NONBLOCK);
+}
+
+/// The init logs something while its standard error, with these flags, is full.
+fn arrives_when_it_is_read_again(flags: OFlag) {
     let init = under_test::init();
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     fill(&mut writer);
+    fcntl(writer.as_fd(), FcntlArg::F_SETFL(flags)).unwrap();
     let mut running = Command::new(init)
         .args(["--no-agent", "-v", "--", "python3", "-S", "-E", "-c", FORWARDED])
         .stdin(std::process::Stdio::piped())

@@ -4,12 +4,12 @@
 //! terminal, which may block although it polls writable, is opened once more instead.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::geteuid;
 
@@ -19,8 +19,9 @@ use crate::clock;
 /// (`PIPE_BUF`).
 const CHUNK_BYTES: usize = 4096;
 
-/// Pause before a terminal that had no room is tried again.
-const FULL_TERMINAL_PAUSE: Duration = Duration::from_millis(10);
+/// Pause before a descriptor is tried again that polled writable and accepted nothing: a terminal
+/// with too little room, or a pipe that another process filled first.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes to standard output, giving up after `limit`.
 ///
@@ -43,6 +44,37 @@ pub fn write_output_counted(bytes: &[u8], limit: Duration) -> (usize, io::Result
 /// As [`write_output`].
 pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stderr().as_fd(), bytes, limit).1
+}
+
+/// Standard error for a thread that may block. Writes wait for the reader however long that takes,
+/// even if another process has set O_NONBLOCK on the shared open file, as Node.js does with pipes.
+#[derive(Debug)]
+pub struct BlockingStderr;
+
+impl Write for BlockingStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut to = io::stderr();
+        let mut is_full = false;
+        loop {
+            match to.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            if std::mem::replace(&mut is_full, true) {
+                // It polled writable, and still does not accept these bytes.
+                clock::pause(FULL_PAUSE);
+            }
+            let mut waiting = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut waiting, PollTimeout::NONE) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads a file that is this process's standard input, at most `most` bytes, from its beginning.
@@ -114,7 +146,7 @@ fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Resul
             // The terminal polls writable and accepts nothing, because it has less room than it
             // wants. Pauses instead of a busy loop.
             Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
-            Err(nix::Error::EAGAIN) => clock::pause(FULL_TERMINAL_PAUSE),
+            Err(nix::Error::EAGAIN) => clock::pause(FULL_PAUSE),
             Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
         }

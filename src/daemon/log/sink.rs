@@ -397,7 +397,7 @@ impl Sink {
         let write = move || {
             loop {
                 let (records, dropped) = self.take();
-                self.write(records, dropped, &mut io::stderr());
+                self.write(records, dropped, &mut stdio::BlockingStderr);
             }
         };
         threads::spawn("log", WRITER_STACK_BYTES, write).is_ok()
