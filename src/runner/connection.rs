@@ -30,6 +30,9 @@ pub struct InitConnection {
     outbound: Vec<u8>,
     written: usize,
     most_frame_bytes: usize,
+    /// PID 1 has closed its end. Epoll reports that only once, with the last bytes, so the runner
+    /// reads until it finds the end.
+    is_closed: bool,
 }
 
 /// The result of one read.
@@ -58,12 +61,18 @@ impl InitConnection {
             outbound: Vec::new(),
             written: 0,
             most_frame_bytes,
+            is_closed: false,
         })
     }
 
     /// The descriptor, for the poll.
     pub fn descriptor(&self) -> RawFd {
         self.stream.as_raw_fd()
+    }
+
+    /// From here on a short read does not count as the last one.
+    pub fn read_to_the_end(&mut self) {
+        self.is_closed = true;
     }
 
     /// Reads once, and hands each whole frame on.
@@ -83,7 +92,7 @@ impl InitConnection {
                 Frame::TooLong(_) => {}
             }
         }
-        if count < self.buffer.len() {
+        if count < self.buffer.len() && !self.is_closed {
             ReadState::Empty
         } else {
             ReadState::More

@@ -56,7 +56,8 @@ impl Runner {
                 Ok(()) | Err(_) => {}
             }
             for event in &events {
-                self.note(RunnerTokenOwner::of(event.token()));
+                let is_closed = event.is_read_closed() || event.is_error();
+                self.note(RunnerTokenOwner::of(event.token()), is_closed);
             }
             self.turn(now())?;
         };
@@ -79,10 +80,15 @@ impl Runner {
         }
     }
 
-    fn note(&mut self, owner: RunnerTokenOwner) {
+    fn note(&mut self, owner: RunnerTokenOwner, is_closed: bool) {
         match owner {
             RunnerTokenOwner::Signals => self.has_signals = true,
-            RunnerTokenOwner::Connection => self.hears = true,
+            RunnerTokenOwner::Connection => {
+                self.hears = true;
+                if is_closed {
+                    self.connection.read_to_the_end();
+                }
+            }
             RunnerTokenOwner::End(number) => {
                 self.ended.insert(number);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{enqueue, handler, nobody_is_left};
+use super::{enqueue, handler, nobody_is_left, runner};
 use crate::backend::{Endpoint, Outcome};
 use crate::operator;
 use crate::stage::{Init, PATIENCE, Stage, Start, never};
@@ -277,4 +277,28 @@ fn it_is_ready_when_the_runner_is_and_no_job_was_needed_for_that() {
     let came = || operator::run(&stage, &init, &["health", "ready"]).status;
     assert!(wait_until(PATIENCE, || came() == Some(0)), "{}", init.story());
     init.stops();
+}
+
+#[test]
+fn the_runner_ends_when_pid_1_is_killed_right_behind_a_frame() {
+    let stage = Stage::new();
+    enqueue(&stage, "j1", "t", &json!([]), "");
+    let mut init = handler(&stage, "echo begun >> \"$NOTES\"; exec sleep 300")
+        .with_all(&[("OJS_CONCURRENCY", "2"), ("OJS_HEARTBEAT_INTERVAL", "100ms")])
+        .start_outside_a_namespace();
+    init.notes_line("begun");
+    let runner = runner(&mut init);
+    // The runner, busy for a moment, finds the frame of the next job and the end of the connection
+    // together.
+    sys::send(runner, libc::SIGSTOP).unwrap();
+    enqueue(&stage, "j2", "t", &json!([]), "");
+    let given = || init.log().matches("Job given to the worker").count();
+    assert!(wait_until(PATIENCE, || given() == 2), "{}", init.story());
+    stage.wait_for_more(Endpoint::Heartbeat, 2);
+    init.signal(libc::SIGKILL);
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+    sys::send(runner, libc::SIGCONT).unwrap();
+    let has_ended = wait_until(PATIENCE, || !proc::lives(runner));
+    let _ = sys::send(runner, libc::SIGKILL);
+    assert!(has_ended, "{}", init.story());
 }
