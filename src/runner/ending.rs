@@ -179,9 +179,9 @@ impl Runner {
         outcome::judge(&self.starter.settings, &ending, &self.reader.redaction)
     }
 
-    /// The runner's children that are no jobs' processes. Those of them that have ended are reaped.
+    /// The runner's living children that are no jobs' processes; none where `/proc` does not list
+    /// them. Those that have ended are reaped.
     pub fn strangers(&mut self) -> Vec<Pid> {
-        self.has_looked = true;
         let (leaders, killed, ending) = (&self.leaders, &mut self.killed, &mut self.ending);
         // From then on another process may have the number.
         let is_reaped = |pid| {
@@ -189,6 +189,7 @@ impl Runner {
             ending.remove(&pid);
         };
         let strangers = self.children.living_but(|pid| leaders.contains(&pid), is_reaped);
+        self.has_looked = strangers.is_ok();
         let strangers = strangers.unwrap_or_default();
         if !self.killed.is_empty() || !self.ending.is_empty() {
             let living: BTreeSet<Pid> = small::gather(strangers.iter().copied());
@@ -210,6 +211,11 @@ impl Runner {
             return;
         }
         let strays = self.strangers();
+        if !self.has_looked {
+            // Nothing can be found and ended. SIGCHLD reports the end of each process, which is
+            // then reaped.
+            return;
+        }
         leftovers::end(&strays);
         self.stray_looks = if self.has_strays() { self.stray_looks + 1 } else { 0 };
         if self.stray_looks > MOST_STRAY_LOOKS {

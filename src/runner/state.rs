@@ -70,7 +70,8 @@ pub struct Runner {
     /// first such look, until they are reaped.
     pub ending: BTreeMap<Pid, Moment>,
     pub children: OwnChildren,
-    /// This turn has looked at the children, and reaped those that had ended.
+    /// This turn has seen a list of the children, and reaped those that had ended. Without a list a
+    /// job's process that is not reaped yet may hide others, so the turn looks again.
     pub has_looked: bool,
     /// The shutdown has cut off a job. The runner did not report that job's end to PID 1, which
     /// waits for the runner's end.

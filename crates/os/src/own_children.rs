@@ -17,6 +17,9 @@ const READ_BYTES: usize = 4096;
 /// Most reads of the list for one answer. Each further read needs a child that ended meanwhile.
 const MOST_LOOKS: u32 = 8;
 
+/// Most children that one look without a list reaps. The next look reaps further ones.
+const MOST_UNLISTED: usize = 1024;
+
 /// The kernel's list of this process's children. Only the first thread, which starts them, may open
 /// and read it.
 #[derive(Debug)]
@@ -40,7 +43,8 @@ impl OwnChildren {
     ///
     /// # Errors
     ///
-    /// `/proc` is missing, or shows another PID namespace.
+    /// `/proc` is missing, or shows another PID namespace. Unknown children that have ended are
+    /// reaped even so.
     pub fn living_but(
         &mut self,
         is_known: impl Fn(Pid) -> bool,
@@ -48,7 +52,13 @@ impl OwnChildren {
     ) -> io::Result<Vec<Pid>> {
         let mut living = Vec::new();
         for _ in 0..MOST_LOOKS {
-            let children = self.children()?;
+            let children = match self.children() {
+                Ok(children) => children,
+                Err(error) => {
+                    reap_unlisted(is_known, is_reaped);
+                    return Err(error);
+                }
+            };
             let strangers = || children.iter().filter(|pid| !is_known(**pid));
             // A child stays one until this process reaps it.
             living = strangers()
@@ -88,6 +98,20 @@ impl OwnChildren {
         let words = self.buffer.split(u8::is_ascii_whitespace);
         let numbers = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
         Ok(numbers.filter(|number| *number > 0).map(Pid::new).collect())
+    }
+}
+
+/// Reaps unknown children that have ended, where none can be listed. Stops at a known one, because
+/// the kernel names that one until its owner has reaped it.
+fn reap_unlisted(is_known: impl Fn(Pid) -> bool, mut is_reaped: impl FnMut(Pid)) {
+    for _ in 0..MOST_UNLISTED {
+        let Some(pid) = reaper::ended_child().filter(|pid| !is_known(*pid)) else {
+            return;
+        };
+        if !matches!(reaper::reap(pid), Ok(Some(_))) {
+            return;
+        }
+        is_reaped(pid);
     }
 }
 

@@ -52,23 +52,31 @@ pub struct Usage {
 /// that of its group.
 pub fn has_ended(pid: Pid) -> bool {
     let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: all zeros is a valid value of this plain structure.
-    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
-    // SAFETY: the structure is valid to write to.
-    let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) };
-    // SAFETY: the call has filled it, or left the zeros.
-    result == 0 && unsafe { info.si_pid() } == pid.number()
+    peek(libc::P_PID, id) == Some(pid.number())
 }
 
 /// Whether this process has a child, living or not reaped. The kernel's answer is safer than its
 /// list of children, which may lack one while others start and end.
 pub fn has_children() -> bool {
+    peek(libc::P_ALL, 0).is_some()
+}
+
+/// A child that has ended. Until it is reaped the kernel may name the same one again.
+pub(crate) fn ended_child() -> Option<Pid> {
+    peek(libc::P_ALL, 0).filter(|pid| *pid > 0).map(Pid::new)
+}
+
+/// The number of a child that has ended, without reaping it: 0 if none of these children has ended,
+/// `None` if there are no such children.
+fn peek(kind: libc::idtype_t, id: libc::id_t) -> Option<i32> {
+    // __WALL: also children that were created without SIGCHLD.
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: all zeros is a valid value of this plain structure.
     let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: the structure is valid to write to.
-    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0 }
+    let result = unsafe { libc::waitid(kind, id, &raw mut info, options) };
+    // SAFETY: the call has filled it, or left the zeros.
+    (result == 0).then(|| unsafe { info.si_pid() })
 }
 
 /// Reaps this child, if it has ended.

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{as_user, enqueue, handler, program};
+use super::{as_user, enqueue, handler, nobody_is_left, program};
 use crate::backend::Outcome;
 use crate::stage::{Init, Stage};
 use crate::support::under_test;
@@ -161,20 +161,35 @@ fn where_nothing_can_be_given_to_jobs_there_is_no_start() {
     init.logs("cannot give jobs anything to read");
 }
 
+/// Starts what follows without `/proc`.
+const WITHOUT_PROC: [&str; 7] = [
+    "unshare",
+    "-m",
+    "--",
+    "sh",
+    "-c",
+    "while umount -l /proc 2> /dev/null; do :; done; [ ! -e /proc/self ] && exec \"$@\"",
+    "sh",
+];
+
 #[test]
 fn jobs_run_where_proc_is_not_mounted() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let through = [
-        "unshare",
-        "-m",
-        "--",
-        "sh",
-        "-c",
-        "while umount -l /proc 2> /dev/null; do :; done; [ ! -e /proc/self ] && exec \"$@\"",
-        "sh",
-    ];
-    let mut init = handler(&stage, "echo \"$OJS_INIT\"").through(&through).start();
+    let mut init = handler(&stage, "echo \"$OJS_INIT\"").through(&WITHOUT_PROC).start();
     acks(&stage, &init, &json!(under_test::init()));
+    init.stops();
+}
+
+#[test]
+fn what_a_job_leaves_behind_is_reaped_where_proc_is_not_mounted() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    // The job outlives the parent of what it leaves, so the runner has adopted it by then.
+    let script = "(sleep 2 > /dev/null 2>&1 3>&- &)";
+    let mut init = handler(&stage, script).through(&WITHOUT_PROC).start();
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    nobody_is_left(&mut init);
+    assert_eq!(init.complaints(), [""; 0]);
     init.stops();
 }
