@@ -64,8 +64,12 @@ fn offset(zone: &str) -> Option<i64> {
     };
     let (hours, minutes) = rest.split_at_checked(2)?;
     let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
-    let seconds = hours.parse::<u16>().ok()? * 60 + minutes.parse::<u16>().ok()?;
-    Some(sign * i64::from(seconds) * 60)
+    Some(sign * (two_digits(hours)? * 3_600 + two_digits(minutes)? * 60))
+}
+
+fn two_digits(text: &str) -> Option<i64> {
+    let has_form = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    has_form.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -95,6 +99,9 @@ mod tests {
             "2026-13-25T17:44:12Z",
             "2026-11-00T17:44:12Z",
             "2026-11-25T17:44:12+2",
+            "2026-11-25T17:44:12+02:5",
+            "2026-11-25T17:44:12+99:65535",
+            "2026-11-25T17:44:12++2:00",
             "1969-12-31T23:59:59Z",
             "+026-11-25T17:44:12Z",
             "2026-11-25T17:44:1\u{e9}Z",
