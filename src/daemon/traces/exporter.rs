@@ -109,10 +109,7 @@ impl Exporter {
             resource: resource(config),
             server: server.to_owned(),
             port,
-            clock: WallClock {
-                at: now,
-                since_1970: clock::since_1970(),
-            },
+            clock: wall_clock(),
         };
         info!("traces: spans of jobs go to {}", url.as_str());
         let jitter = RandomState::new();
@@ -196,6 +193,9 @@ impl Exporter {
             }
             let jobs = self.recorder.take(BATCH_SPANS);
             let spans = jobs.iter().map(|job| job.spans() as u64).sum();
+            // The date may have been corrected since the batch before, and the monotonic clock
+            // stands still while the machine is suspended.
+            self.source.clock = wall_clock();
             let body = traces::request(&jobs, &self.source);
             let tries = 0;
             self.batch = Some(Batch { body, spans, tries });
@@ -322,4 +322,92 @@ fn resource(config: &Config) -> Vec<(String, String)> {
 
 fn now() -> Moment {
     Moment::new(clock::monotonic())
+}
+
+/// The present date, for spans with times of the monotonic clock.
+fn wall_clock() -> WallClock {
+    WallClock {
+        at: now(),
+        since_1970: clock::since_1970(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its batch has failed")]
+mod tests {
+    use mio::{Poll, Token};
+    use ojs_lifecycle::api::{
+        Call, Delivery, Envelope, FetchForm, JobId, JobNotice, Outcome, Reservation, Subject, WorkerId,
+    };
+
+    use super::*;
+    use crate::config::{Environment, Flags, load};
+
+    /// The effects of a FETCH that returns one job, and of its ACK.
+    fn run_a_job(exporter: &mut Exporter) {
+        let fetch = Call::Fetch {
+            worker: WorkerId("w".into()),
+            count: 1,
+            queues: None,
+            visibility: Duration::from_secs(30),
+            form: FetchForm::Full,
+        };
+        let id = CallId(1);
+        exporter.observe(&Effect::CallBackend {
+            id,
+            call: fetch,
+            give_up: now().after(TRY_LIMIT),
+            is_again: false,
+        });
+        let subject = Arc::new(Subject {
+            id: JobId("j1".into()),
+            kind: "email.send".into(),
+            queue: "default".into(),
+            attempt: Some(1),
+            max_attempts: None,
+            trace: None,
+        });
+        let delivery = Delivery {
+            subject: Arc::clone(&subject),
+            envelope: Envelope::default(),
+            checkpoint: None,
+            timeout: None,
+            reservation: Reservation::default(),
+            has_crashed: false,
+            visibility: None,
+            waited: None,
+        };
+        exporter.answered(id, &Reply::Fetched(vec![delivery]), Some(200));
+        exporter.recorder.handles(Some(id));
+        exporter.observe(&Effect::Notify(JobNotice::Claimed(Arc::clone(&subject)).into()));
+        exporter.recorder.handles(None);
+        let settled = JobNotice::Settled {
+            job: subject,
+            outcome: Outcome::Acked { result: None },
+            took: None,
+        };
+        exporter.observe(&Effect::Notify(settled.into()));
+    }
+
+    #[test]
+    fn spans_have_the_date_that_the_clock_shows_when_their_batch_is_made() {
+        let variables = [
+            b"OJS_URL=http://b".as_slice(),
+            b"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces",
+        ];
+        let config = load(&Flags::default(), &Environment::from_entries(variables.into_iter())).unwrap();
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let mut exporter = Exporter::start(&config, &waker, now()).unwrap().unwrap();
+        // The clock of the machine was set forward since the start.
+        exporter.source.clock.since_1970 = Duration::from_secs(1);
+        run_a_job(&mut exporter);
+        exporter.hurry(now());
+        exporter.begin(now());
+        let body = exporter.batch.unwrap().body;
+        let began = body.split_once(r#""startTimeUnixNano":""#).unwrap().1;
+        let began: u64 = began.split('"').next().unwrap().parse().unwrap();
+        let age = clock::since_1970().saturating_sub(Duration::from_nanos(began));
+        assert!(age < Duration::from_secs(60), "{age:?}: {body}");
+    }
 }
