@@ -230,8 +230,8 @@ impl Lifecycle {
             worker_is_alive: self.workers.supervision().is_alive(),
             heartbeat_interval: self.link.session().heartbeats.interval(),
             drain_since: self.ending.drain_since(),
-            cut_off: self.ending.shutdown().cut_off(),
-            exit_by: self.ending.shutdown().exit_by(),
+            cut_off: self.ending.shutdown.cut_off,
+            exit_by: self.ending.shutdown.exit_by(),
             deadlines: self.all_timers().count(),
         }
     }
@@ -342,7 +342,7 @@ impl Lifecycle {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        self.ending.phase()
+        self.ending.phase
     }
 
     /// See [`Ending::state`].

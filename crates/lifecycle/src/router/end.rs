@@ -193,7 +193,7 @@ impl Lifecycle {
     fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {
         self.workers.look_for_no_more_descendants();
         self.link(now, |link, _| link.says_nothing_more());
-        self.ending.acks_unreported(self.jobs.unfinished_acks());
+        self.ending.shutdown.unreported += self.jobs.unfinished_acks();
         self.jobs(now, |jobs, cx| jobs.let_all_expire(why, cx));
     }
 
@@ -232,7 +232,7 @@ impl Lifecycle {
         self.jobs.timers.clear();
         self.workers.timers.clear();
         self.link.timers.clear();
-        if self.ending.abandoned_with().is_some() {
+        if self.ending.shutdown.abandoned_with.is_some() {
             self.order(Effect::KillEverything);
             self.count_what_is_left(now);
         }
@@ -246,8 +246,8 @@ impl Lifecycle {
 
     /// Counts the unfinished work after a third signal, because no outcome will arrive any more.
     fn count_what_is_left(&mut self, now: Moment) {
-        self.ending.acks_unreported(self.jobs.unfinished_acks());
-        self.ending.jobs_left(self.jobs.ledger().iter().count());
+        self.ending.shutdown.unreported += self.jobs.unfinished_acks();
+        self.ending.tally.left += self.jobs.ledger().iter().count();
         self.jobs(now, |jobs, _| jobs.cut_all_off());
         if self.link.is_fetching() {
             self.notify(LinkNotice::FetchAbandoned);

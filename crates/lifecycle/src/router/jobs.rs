@@ -15,20 +15,20 @@ use crate::machine::Lifecycle;
 impl Lifecycle {
     /// Lets the jobs decide, and carries out their orders.
     pub(crate) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
-        let shutdown = self.ending.shutdown();
+        let shutdown = &self.ending.shutdown;
         let draws = Cell::new(self.link.draws());
         let context = Context {
             options: &self.options,
             end: EndFacts {
-                phase: self.ending.phase(),
-                told: self.ending.told(),
+                phase: self.ending.phase,
+                told: self.ending.told,
                 has_its_one_job: self.ending.has_its_one_job(&self.options),
                 is_reporting: shutdown.is_reporting(),
-                goes_without_checkpoints: shutdown.goes_without_checkpoints(),
+                goes_without_checkpoints: shutdown.goes_without_checkpoints,
                 cancel_grace_left: shutdown.cancel_grace_left(now),
             },
             shutdown_error: &|| self.ending.shutdown_error(&self.options, now),
-            takes_jobs: self.workers.are_taking_jobs(self.ending.phase()),
+            takes_jobs: self.workers.are_taking_jobs(self.ending.phase),
             backend: &self.link,
             takers: &self.workers,
             draws: &draws,
@@ -57,7 +57,7 @@ impl Lifecycle {
                 }
             }
             Said::PauseFetch => self.link(now, Link::pause_fetch),
-            Said::Claimed => self.ending.job_claimed(),
+            Said::Claimed => self.ending.idle.has_claimed = true,
             Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
             Said::Unanswered(claim) => self.jobs(now, |jobs, cx| jobs.is_unanswered(claim, cx)),
             Said::Holds(holder, held, overdue) => self.workers.has_jobs(holder, held, overdue),
@@ -167,7 +167,7 @@ impl Lifecycle {
 
     /// See [`Jobs::send_reports`].
     pub(crate) fn send_reports(&mut self, now: Moment) {
-        let goes_without_checkpoints = self.ending.shutdown().goes_without_checkpoints();
+        let goes_without_checkpoints = self.ending.shutdown.goes_without_checkpoints;
         if self.jobs.ledger().next_due(goes_without_checkpoints).is_some() {
             self.jobs(now, Jobs::send_reports);
         }

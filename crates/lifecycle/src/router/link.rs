@@ -41,16 +41,16 @@ impl Reservations for Ledger {
 impl Lifecycle {
     /// Lets the link decide, and carries out its orders.
     pub(crate) fn link<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Link, &Context) -> T) -> T {
-        let shutdown = self.ending.shutdown();
+        let shutdown = &self.ending.shutdown;
         let context = Context {
             options: &self.options,
             end: EndFacts {
-                phase: self.ending.phase(),
+                phase: self.ending.phase,
                 state: self.ending.state(),
                 has_said_goodbye: shutdown.has_said_goodbye(),
                 is_saying_goodbye: shutdown.is_saying_goodbye(),
                 is_reporting: shutdown.is_reporting(),
-                calls_end: shutdown.calls_end(),
+                calls_end: shutdown.calls_end,
             },
             takes_jobs: self.is_taking_jobs(),
             jobs: self.jobs.ledger(),

@@ -19,10 +19,10 @@ use ojs_values::exit::Ended;
 impl Lifecycle {
     /// Lets the workers decide, and carries out their orders.
     pub(crate) fn workers<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Workers, &Context) -> T) -> T {
-        let shutdown = self.ending.shutdown();
+        let shutdown = &self.ending.shutdown;
         let context = Context {
             options: &self.options,
-            phase: self.ending.phase(),
+            phase: self.ending.phase,
             has_killed: shutdown.has_killed(),
             is_killing: shutdown.is_killing(),
             gate_is_closed: self.is_gate_closed(),
@@ -41,7 +41,7 @@ impl Lifecycle {
             Said::Began(worker) => self.link(now, |link, cx| link.worker_began(worker, cx)),
             Said::NobodyWorks => self.jobs(now, Jobs::end_holds),
             Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
-            Said::Killed => self.ending.killed(now),
+            Said::Killed => self.ending.shutdown.killed_at = Some(now),
             Said::Ending(holders) => self.jobs(now, |jobs, cx| jobs.cancel_held_by(&holders, cx)),
             Said::DescendantsStay => self.give_up_on_descendants(now),
             Said::SignalPauseIsOver(holder) => {
@@ -59,7 +59,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn holder_came(&mut self, came: Came, now: Moment) {
-        let greeting = (self.link.session().worker().cloned(), self.ending.told());
+        let greeting = (self.link.session().worker().cloned(), self.ending.told);
         self.workers(now, |workers, cx| workers.came(came, greeting, cx));
     }
 

@@ -12,24 +12,24 @@ impl Ending {
     /// When a drain that begins now ends. Time that has passed on the orchestrator's clock is
     /// subtracted.
     pub(crate) fn latest_deadline(&self, options: &Options, now: Moment) -> Moment {
-        let clock = self.shutdown.clock();
+        let clock = self.shutdown.clock;
         let elapsed = clock.map_or(Duration::ZERO, |clock| clock.elapsed(now));
         now.after(options.times.drain(elapsed))
     }
 
     /// When the drain began: with terminate, or with the preStop hook before it.
     pub(crate) fn drain_since(&self) -> Option<Moment> {
-        let clock = self.shutdown.clock();
-        match self.shutdown.began() {
+        let clock = self.shutdown.clock;
+        match self.shutdown.began {
             Some(began) => Some(clock.map_or(began, |clock| clock.min(began))),
-            None => clock.filter(|_| self.shutdown.quiet_by().prestop),
+            None => clock.filter(|_| self.shutdown.quiet.prestop),
         }
     }
 
     /// The time until jobs are cut off; zero in the stop phase. During a preStop hook it is the
     /// length of a drain that begins now. None before both.
     pub(crate) fn drain_left(&self, options: &Options, now: Moment) -> Option<Duration> {
-        self.drain_since().map(|_| match self.shutdown.began() {
+        self.drain_since().map(|_| match self.shutdown.began {
             Some(_) => self.time_to_deadline(now),
             None => self.latest_deadline(options, now).remaining(now),
         })
@@ -56,7 +56,7 @@ impl Ending {
             let deadline = before.min(self.latest_deadline(cx.options, cx.now));
             self.set_deadline(deadline, cx);
             if deadline < before && self.phase == Phase::Drain {
-                self.announce(self.shutdown.reason(), Some(deadline.remaining(cx.now)));
+                self.announce(self.shutdown.reason, Some(deadline.remaining(cx.now)));
             }
         } else {
             self.plan(cx.now, exit_by, cx);
@@ -66,7 +66,7 @@ impl Ending {
 
     /// When the orchestrator's time ends, once ojs-init knows when it began.
     fn limit(&self, options: &Options) -> Option<Moment> {
-        let (clock, limit) = self.shutdown.clock().zip(options.times.limit)?;
+        let (clock, limit) = self.shutdown.clock.zip(options.times.limit)?;
         Some(clock.after(limit))
     }
 
@@ -82,7 +82,7 @@ impl Ending {
     }
 
     pub(super) fn deadline_reached(&mut self, cx: &Context) {
-        self.go(Trigger::DeadlineReached, self.shutdown.reason(), cx);
+        self.go(Trigger::DeadlineReached, self.shutdown.reason, cx);
     }
 
     /// The plan of a stop phase that begins now.

@@ -77,7 +77,7 @@ impl Ending {
         let before = std::mem::take(&mut self.tally);
         if !cx.facts.worker_was_just_ended {
             self.tally.has_ended_too_often = before.has_ended_too_often;
-        } else if self.shutdown.is_asked() {
+        } else if self.shutdown.is_asked {
             self.tally = ShutdownCounts {
                 left: before.left,
                 left_names: before.left_names,
@@ -91,7 +91,7 @@ impl Ending {
 
     /// The end cut this job off.
     pub(crate) fn job_cut_off(&mut self, job: Option<&Subject>) {
-        self.shutdown.job_cut_off();
+        self.shutdown.cut_off += 1;
         if let Some(job) = job {
             self.tally.names.insert(job.id.clone(), job.kind.clone());
         }
@@ -100,23 +100,8 @@ impl Ending {
     /// Writes the account at the start of the stop phase, in case ojs-init is killed before its
     /// end.
     pub(super) fn account_for_stop(&mut self, cx: &Context) {
-        self.tally.stop = Some((self.shutdown.took(cx.now), self.shutdown.forced_by().is_some()));
+        self.tally.stop = Some((self.shutdown.took(cx.now), self.shutdown.forced.is_some()));
         self.say(Said::WriteAccount);
-    }
-
-    /// Counts ACKs of finished jobs that the backend never accepted.
-    pub(crate) fn acks_unreported(&mut self, acks: usize) {
-        self.shutdown.acks_unreported(acks);
-    }
-
-    /// Counts jobs without an outcome after a third signal.
-    pub(crate) fn jobs_left(&mut self, jobs: usize) {
-        self.tally.left += jobs;
-    }
-
-    /// The exit status of a third signal, if it arrived.
-    pub(crate) fn abandoned_with(&self) -> Option<u8> {
-        self.shutdown.abandoned_with()
     }
 
     /// How this end of the worker fits the request.
@@ -142,9 +127,9 @@ impl Ending {
 
     /// The account of the end, with the facts known so far.
     pub(crate) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
-        let is_abandoned = self.shutdown.abandoned_with().is_some();
-        let cause = match (self.shutdown.is_asked(), worker.start_failure_status) {
-            (true, _) => EndedBy::Asked(self.shutdown.reason()),
+        let is_abandoned = self.shutdown.abandoned_with.is_some();
+        let cause = match (self.shutdown.is_asked, worker.start_failure_status) {
+            (true, _) => EndedBy::Asked(self.shutdown.reason),
             (false, _) if is_abandoned => EndedBy::AtOnce,
             (false, Some(status)) => EndedBy::NotStarted(status),
             (false, None) if worker.was_ended => EndedBy::WorkerWasEnded,
@@ -157,8 +142,8 @@ impl Ending {
             took: self.shutdown.took(now),
             status: None,
             is_abandoned,
-            unreported: self.shutdown.unreported(),
-            cut_off: self.shutdown.cut_off(),
+            unreported: self.shutdown.unreported,
+            cut_off: self.shutdown.cut_off,
             backend,
             tally: self.tally.clone(),
         }
@@ -169,15 +154,15 @@ impl Ending {
         let elapsed = self.shutdown.took(now);
         let details = format!(
             r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
-            if self.shutdown.forced_by().is_some() {
+            if self.shutdown.forced.is_some() {
                 "forced"
             } else {
                 "ShutdownTimeout"
             },
-            self.shutdown.reason().name(),
+            self.shutdown.reason.name(),
             // The grace that was in force. The orchestrator's limit may have made it shorter than
             // the configured one.
-            self.shutdown.granted().as_millis(),
+            self.shutdown.granted.as_millis(),
             elapsed.as_millis(),
         );
         JobError {
@@ -191,12 +176,12 @@ impl Ending {
     /// The exit status. `of_worker` is the status that follows from the end of the worker without a
     /// request.
     pub(crate) fn exit_status(&self, of_worker: u8, options: &Options) -> u8 {
-        if let Some(status) = self.shutdown.abandoned_with() {
+        if let Some(status) = self.shutdown.abandoned_with {
             return status;
         }
-        let status = if !self.shutdown.is_asked() {
+        let status = if !self.shutdown.is_asked {
             of_worker
-        } else if self.shutdown.cut_off() > 0 {
+        } else if self.shutdown.cut_off > 0 {
             options.interrupted_exit
         } else {
             0

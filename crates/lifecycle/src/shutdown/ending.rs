@@ -14,12 +14,12 @@ use ojs_values::signal::Signal;
 /// The phase, and everything that leads to the exit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ending {
-    pub(super) phase: Phase,
-    /// The state that the holders were last told.
-    pub(super) told: WorkerState,
-    pub(super) shutdown: Shutdown,
-    pub(super) idle: Idle,
-    pub(super) tally: ShutdownCounts,
+    pub(crate) phase: Phase,
+    /// The state that the holders were last told. In the phase delay it is still the former one.
+    pub(crate) told: WorkerState,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) idle: Idle,
+    pub(crate) tally: ShutdownCounts,
     pub(crate) timers: Timers<EndingTimer>,
     pub(crate) said: Vec<Said>,
 }
@@ -77,10 +77,6 @@ pub(crate) struct Context<'a> {
 
 /// Questions of the other parts.
 impl Ending {
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
-    }
-
     /// The state for the backend, the status and the probes. The backend gets one `quiet` before
     /// the first `terminate`; the worker's state is [`Self::told`].
     pub(crate) fn state(&self) -> WorkerState {
@@ -89,22 +85,6 @@ impl Ending {
             Phase::Quiet => WorkerState::Quiet,
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => WorkerState::Terminate,
         }
-    }
-
-    /// The state for the worker: the one that was announced last. In the phase delay this is still
-    /// the former one.
-    pub(crate) fn told(&self) -> WorkerState {
-        self.told
-    }
-
-    /// The request for the end, its time, and how far the end is.
-    pub(crate) fn shutdown(&self) -> &Shutdown {
-        &self.shutdown
-    }
-
-    /// Notes that SIGKILL was sent to processes of the worker.
-    pub(crate) fn killed(&mut self, now: Moment) {
-        self.shutdown.killed(now);
     }
 }
 

@@ -184,7 +184,7 @@ impl World {
 
     /// Draws the test's own conclusions from an event, before the part decides.
     fn remember(&mut self, event: Event) {
-        let is_ending = self.ending.phase().is_terminating();
+        let is_ending = self.ending.phase.is_terminating();
         match event {
             Event::Signal(Signal::TERM) => {
                 let limit = self.time_to_the_limit();
@@ -205,7 +205,7 @@ impl World {
     /// The step of the end, and its deadline.
     fn step(&self) -> (StopStep, Option<Moment>) {
         let deadline = self.ending.timers.deadline_of(EndingTimer::Step);
-        (self.ending.shutdown().step(), deadline)
+        (self.ending.shutdown.step, deadline)
     }
 
     fn check(&mut self, said: &Said) -> Result<(), String> {
@@ -232,7 +232,7 @@ impl World {
             Said::Deregister => Stage::Deregistering,
             Said::Exit => {
                 self.is_gone_in_time()?;
-                let is_abandoned = self.ending.abandoned_with().is_some();
+                let is_abandoned = self.ending.shutdown.abandoned_with.is_some();
                 if self.stage < Stage::Deregistering && self.stage < Stage::Parting && !is_abandoned {
                     return Err("the exit comes before what has to be done".to_owned());
                 }
@@ -308,7 +308,7 @@ impl Walk for World {
 
     fn take(&mut self, (event, others): &Self::Step) -> Result<(), String> {
         self.remember(*event);
-        let before = self.ending.phase();
+        let before = self.ending.phase;
         let step = self.step();
         self.decide(*event, *others);
         let all_said = std::mem::take(&mut self.ending.said);
@@ -319,7 +319,7 @@ impl Walk for World {
         if after.0 == step.0 && after.1 > step.1 && step.1.is_some() && !is_farewell {
             return Err("a step gets more time".to_owned());
         }
-        let phase = self.ending.phase();
+        let phase = self.ending.phase;
         if before.is_terminating() && !phase.is_terminating() {
             return Err("there is a way back from terminate".to_owned());
         }
@@ -330,7 +330,7 @@ impl Walk for World {
     }
 
     fn may_end(&self) -> bool {
-        !self.ending.phase().is_terminating() || self.stage == Stage::Exited
+        !self.ending.phase.is_terminating() || self.stage == Stage::Exited
     }
 }
 

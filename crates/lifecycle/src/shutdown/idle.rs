@@ -12,16 +12,6 @@ use crate::shutdown::phase::Trigger;
 use crate::shutdown::said::Said;
 
 impl Ending {
-    /// A job was claimed that a worker may be given.
-    pub(crate) fn job_claimed(&mut self) {
-        self.idle.claimed();
-    }
-
-    /// Whether the idle time runs.
-    pub(crate) fn idle_time_runs(&self) -> bool {
-        self.idle.is_running()
-    }
-
     /// Notes that the backend answered a FETCH, sent at `asked_at`, with no job.
     pub(crate) fn found_no_job(&mut self, asked_at: Moment, cx: &Context) {
         let Some(longest) = cx.options.exit_when_idle else {

@@ -6,26 +6,16 @@ use crate::api::{JobNotice, Moment, Notice, Outcome};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Idle {
     /// When the idle time began, if the machine is idle.
-    pub(super) since: Option<Moment>,
+    pub(crate) since: Option<Moment>,
     /// When the last FETCH was sent that returned no job.
     pub(super) asked_at: Option<Moment>,
     /// A job was claimed that a worker may be given.
-    pub(super) has_claimed: bool,
+    pub(crate) has_claimed: bool,
     /// The backend accepted an ACK.
     pub(super) has_acked: bool,
 }
 
 impl Idle {
-    /// A job was claimed that a worker may be given.
-    pub(crate) fn claimed(&mut self) {
-        self.has_claimed = true;
-    }
-
-    /// Whether the idle time runs.
-    pub(crate) fn is_running(&self) -> bool {
-        self.since.is_some()
-    }
-
     pub(super) fn note(&mut self, notice: &Notice) {
         if let Notice::Job(JobNotice::Settled { outcome, .. }) = notice {
             self.has_acked |= matches!(outcome, Outcome::Acked { .. });

@@ -1,5 +1,5 @@
-//! The state of the end: the requests for it and their urgency, its start, and its progress. Other
-//! files report events and ask questions. Only this file changes the fields.
+//! The state of the end: the requests for it and their urgency, its start, and its progress. The
+//! functions here are the changes and the questions with a rule behind them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,44 +12,44 @@ use crate::shutdown::timeouts::{MOST_TSTPS, StopPlan};
 /// The state of the end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Shutdown {
-    quiet: QuietBy,
+    pub(crate) quiet: QuietBy,
     /// When the orchestrator's clock started, as far as ojs-init knows.
-    clock: Option<Moment>,
+    pub(crate) clock: Option<Moment>,
     /// When SIGTSTPs arrived that may have been preStop hooks, the oldest first.
     tstps: VecDeque<Moment>,
     /// When the last preStop hook ran. Its clock counts if no SIGTERM follows the first hook.
     last_prestop: Option<Moment>,
-    stop_signals: StopSignals,
+    pub(super) stop_signals: StopSignals,
     /// The request that did not wait for the deadline.
-    forced: Option<Force>,
+    pub(super) forced: Option<Force>,
     /// No job gets a cancel grace any more.
-    skips_cancel_grace: bool,
+    pub(crate) skips_cancel_grace: bool,
     /// The end was requested; otherwise the worker ended by itself.
-    is_asked: bool,
-    has_beaten_last: bool,
+    pub(super) is_asked: bool,
+    pub(super) has_beaten_last: bool,
     /// The state `terminated` was sent after the last heartbeat.
     has_said_terminated: bool,
     /// The cause of the end.
-    reason: Reason,
-    began: Option<Moment>,
+    pub(crate) reason: Reason,
+    pub(crate) began: Option<Moment>,
     /// The drain that was planned at the start, or the rest of it that a later clock has left.
-    granted: Duration,
-    killed_at: Option<Moment>,
+    pub(super) granted: Duration,
+    pub(crate) killed_at: Option<Moment>,
     /// The number of active jobs that the log has, and since when.
     logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
-    abandoned_with: Option<u8>,
-    cut_off: usize,
+    pub(crate) abandoned_with: Option<u8>,
+    pub(crate) cut_off: usize,
     /// Finished jobs whose ACK the backend never accepted.
-    unreported: usize,
+    pub(crate) unreported: usize,
     /// When each step of the stop phase ends.
-    plan: Option<StopPlan>,
+    pub(super) plan: Option<StopPlan>,
     /// The present step of the plan.
-    step: StopStep,
+    pub(crate) step: StopStep,
     /// No outcome waits for a checkpoint of its job any more.
-    goes_without_checkpoints: bool,
+    pub(crate) goes_without_checkpoints: bool,
     /// When every request that is sent now has to be finished.
-    calls_end: Option<Moment>,
+    pub(crate) calls_end: Option<Moment>,
 }
 
 /// The sources that asked for quiet and have not withdrawn the request.
@@ -73,19 +73,6 @@ impl QuietBy {
 
 /// Quiet and its end.
 impl Shutdown {
-    /// The sides that asked for quiet.
-    pub(crate) fn quiet_by(&self) -> QuietBy {
-        self.quiet
-    }
-
-    pub(super) fn operator_wants_quiet(&mut self) {
-        self.quiet.operator = true;
-    }
-
-    pub(super) fn server_wants_quiet(&mut self) {
-        self.quiet.server = true;
-    }
-
     /// Ends quiet for all sources. A SIGTSTP before this moment was no preStop hook's. A clock that
     /// `ojs-init prestop` has started goes on.
     pub(super) fn resumed(&mut self) {
@@ -130,29 +117,10 @@ impl Shutdown {
             self.tstps.push_back(now);
         }
     }
-
-    /// When the orchestrator's clock started.
-    pub(super) fn clock(&self) -> Option<Moment> {
-        self.clock
-    }
-
-    pub(crate) fn has_clock(&self) -> bool {
-        self.clock.is_some()
-    }
 }
 
 /// The request for the end, and its urgency.
 impl Shutdown {
-    /// How long ago the stop signal arrived to which a SIGCONT of this moment belongs.
-    pub(super) fn stop_signal_just_came(&self, now: Moment) -> Option<Duration> {
-        self.stop_signals.just_came(now)
-    }
-
-    /// How long ago the stop signal arrived that this one only repeats.
-    pub(super) fn repeats_stop_signal(&self, by: Reason, now: Moment) -> Option<Duration> {
-        self.stop_signals.repeats(by, now)
-    }
-
     /// Counts a stop signal that is a separate request.
     pub(super) fn stop_signal_arrived(&mut self, by: Reason, options: &Options, now: Moment) -> Force {
         self.start_clock(options, now);
@@ -178,93 +146,29 @@ impl Shutdown {
         self.forced = Some(force);
     }
 
-    /// A third signal: the exit status is this.
-    pub(super) fn abandoned(&mut self, status: u8) {
-        self.abandoned_with = Some(status);
-    }
-
-    /// Whether the end was requested; otherwise the worker ended by itself.
-    pub(super) fn is_asked(&self) -> bool {
-        self.is_asked
-    }
-
-    /// The cause of the end.
-    pub(crate) fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// When the end began.
-    pub(crate) fn began(&self) -> Option<Moment> {
-        self.began
-    }
-
     /// How long the end has been going on.
     pub(super) fn took(&self, now: Moment) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed(now))
-    }
-
-    /// How long the drain may last, by the last plan.
-    pub(super) fn granted(&self) -> Duration {
-        self.granted
-    }
-
-    /// The request that did not wait for the deadline.
-    pub(super) fn forced_by(&self) -> Option<Force> {
-        self.forced
-    }
-
-    /// Whether no job gets a cancel grace any more.
-    pub(crate) fn skips_cancel_grace(&self) -> bool {
-        self.skips_cancel_grace
-    }
-
-    /// The exit status of a third signal, if it arrived.
-    pub(super) fn abandoned_with(&self) -> Option<u8> {
-        self.abandoned_with
     }
 }
 
 /// How far the end is.
 impl Shutdown {
-    /// The step that the end is in.
-    pub(crate) fn step(&self) -> StopStep {
-        self.step
-    }
-
-    pub(super) fn entered(&mut self, step: StopStep) {
-        self.step = step;
-    }
-
     /// Sets the plan of the stop phase. Requests to the backend from now on have to be answered
     /// while outcomes are sent.
     pub(super) fn planned(&mut self, plan: StopPlan) {
         self.plan = Some(plan);
-        self.calls_end = Some(plan.report());
-    }
-
-    /// When each step of the stop phase ends.
-    pub(super) fn plan(&self) -> Option<StopPlan> {
-        self.plan
+        self.calls_end = Some(plan.report);
     }
 
     /// When ojs-init has to exit.
     pub(crate) fn exit_by(&self) -> Option<Moment> {
-        self.plan.map(|plan| plan.exit_by())
+        self.plan.map(|plan| plan.exit_by)
     }
 
     /// How long a job that is cancelled now has at most, where the end is planned.
     pub(crate) fn cancel_grace_left(&self, now: Moment) -> Option<Duration> {
-        self.plan.map(|plan| plan.cancel().remaining(now))
-    }
-
-    /// Sets when requests that are sent from now on have to be finished.
-    pub(super) fn calls_end_by(&mut self, end: Option<Moment>) {
-        self.calls_end = end;
-    }
-
-    /// The moment that no request must outlast.
-    pub(crate) fn calls_end(&self) -> Option<Moment> {
-        self.calls_end
+        self.plan.map(|plan| plan.cancel.remaining(now))
     }
 
     /// Whether every process that is found gets SIGKILL at once. True from the step `Kill` on.
@@ -293,10 +197,6 @@ impl Shutdown {
         self.is_saying_goodbye() && !self.has_beaten_last
     }
 
-    pub(super) fn final_heartbeat_sent(&mut self) {
-        self.has_beaten_last = true;
-    }
-
     /// The word `terminated` is to be sent now, which happens once.
     pub(super) fn takes_terminated(&mut self) -> bool {
         !std::mem::replace(&mut self.has_said_terminated, true)
@@ -305,11 +205,6 @@ impl Shutdown {
 
 /// Counts of processes, jobs and outcomes.
 impl Shutdown {
-    /// Notes that SIGKILL was sent.
-    pub(super) fn killed(&mut self, now: Moment) {
-        self.killed_at = Some(now);
-    }
-
     /// How long ago SIGKILL was sent last.
     pub(super) fn since_kill(&self, now: Moment) -> Duration {
         self.killed_at.map_or(Duration::ZERO, |at| at.elapsed(now))
@@ -323,35 +218,5 @@ impl Shutdown {
     /// When the log got another number than this one.
     pub(super) fn drain_logged_otherwise(&self, active: usize) -> Option<Moment> {
         self.logged.filter(|(logged, _)| *logged != active).map(|(_, at)| at)
-    }
-
-    /// A job was cut off.
-    pub(super) fn job_cut_off(&mut self) {
-        self.cut_off += 1;
-    }
-
-    /// Jobs that were cut off.
-    pub(crate) fn cut_off(&self) -> usize {
-        self.cut_off
-    }
-
-    /// Counts ACKs of finished jobs that the backend never accepted.
-    pub(super) fn acks_unreported(&mut self, acks: usize) {
-        self.unreported += acks;
-    }
-
-    /// Finished jobs whose ACK the backend never accepted.
-    pub(super) fn unreported(&self) -> usize {
-        self.unreported
-    }
-
-    /// Outcomes have waited for checkpoints for long enough.
-    pub(super) fn checkpoints_time_over(&mut self) {
-        self.goes_without_checkpoints = true;
-    }
-
-    /// No outcome waits for a checkpoint of its job any more.
-    pub(crate) fn goes_without_checkpoints(&self) -> bool {
-        self.goes_without_checkpoints
     }
 }

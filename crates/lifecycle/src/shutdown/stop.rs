@@ -15,7 +15,7 @@ impl Ending {
     pub(crate) fn due(&mut self, timer: EndingTimer, cx: &Context) {
         match timer {
             EndingTimer::Step => self.step_is_over(cx),
-            EndingTimer::WithoutCheckpoints => self.shutdown.checkpoints_time_over(),
+            EndingTimer::WithoutCheckpoints => self.shutdown.goes_without_checkpoints = true,
             EndingTimer::FinalHeartbeat => {
                 self.send_final_heartbeat(cx);
             }
@@ -30,7 +30,7 @@ impl Ending {
 
     /// Ends the cancel grace if the request was repeated.
     pub(super) fn skip_cancel_grace(&mut self, cx: &Context) {
-        if self.shutdown.skips_cancel_grace() && self.phase == Phase::Stop {
+        if self.shutdown.skips_cancel_grace && self.phase == Phase::Stop {
             self.step(StepTrigger::NoGrace, cx);
         }
     }
@@ -44,7 +44,7 @@ impl Ending {
     pub(crate) fn advance(&mut self, cx: &Context) -> bool {
         match self.phase {
             Phase::Drain if cx.facts.is_idle() => {
-                self.go(Trigger::Drained, self.shutdown.reason(), cx);
+                self.go(Trigger::Drained, self.shutdown.reason, cx);
                 true
             }
             Phase::EndGame | Phase::Stop => self.advance_step(cx),
@@ -53,7 +53,7 @@ impl Ending {
     }
 
     fn advance_step(&mut self, cx: &Context) -> bool {
-        self.has_happened(self.shutdown.step(), cx) && self.step(StepTrigger::Done, cx)
+        self.has_happened(self.shutdown.step, cx) && self.step(StepTrigger::Done, cx)
     }
 
     /// Whether the awaited event of this step has happened by now. Sends the request for it if one
@@ -85,7 +85,7 @@ impl Ending {
     /// Looks the trigger up in the table, and begins the step that it names. Returns whether there
     /// was one.
     pub(super) fn step(&mut self, trigger: StepTrigger, cx: &Context) -> bool {
-        match step_verdict(self.shutdown.step(), trigger) {
+        match step_verdict(self.shutdown.step, trigger) {
             StepVerdict::Stay(_) => false,
             StepVerdict::Move(step) => {
                 self.enter(step, cx);
@@ -95,14 +95,14 @@ impl Ending {
     }
 
     fn enter(&mut self, step: StopStep, cx: &Context) {
-        self.shutdown.entered(step);
+        self.shutdown.step = step;
         match step {
             StopStep::NotYet => {}
             StopStep::BeforeKill | StopStep::BeforeExit => self.say(Said::ShowEnd),
             StopStep::Cancel => self.say(Said::CancelJobs(self.cancel_grace(cx))),
             StopStep::Ask => self.say(Said::AskWorkerToEnd),
             StopStep::Kill => {
-                self.shutdown.killed(cx.now);
+                self.shutdown.killed_at = Some(cx.now);
                 self.say(Said::Kill);
             }
             StopStep::Report => self.begin_report(cx),
@@ -110,7 +110,7 @@ impl Ending {
             StopStep::Deregister => {
                 self.deregister_everybody(cx);
             }
-            StopStep::Over => self.go(Trigger::Done, self.shutdown.reason(), cx),
+            StopStep::Over => self.go(Trigger::Done, self.shutdown.reason, cx),
         }
         if let Some(end) = self.end_of(step, cx) {
             self.timers.arm(EndingTimer::Step, end);
@@ -119,9 +119,9 @@ impl Ending {
 
     /// Follows a plan that changed during a step. The step may only end earlier.
     pub(super) fn follow_plan(&mut self, cx: &Context) {
-        let end = self.end_of(self.shutdown.step(), cx);
+        let end = self.end_of(self.shutdown.step, cx);
         if self.shutdown.has_said_goodbye() {
-            self.shutdown.calls_end_by(end);
+            self.shutdown.calls_end = end;
         }
         if let Some(end) = end {
             self.timers.arm_at_latest(EndingTimer::Step, end);
@@ -130,14 +130,14 @@ impl Ending {
 
     /// When this step ends at the latest, unless the deadline decides that.
     fn end_of(&self, step: StopStep, cx: &Context) -> Option<Moment> {
-        let plan = self.shutdown.plan()?;
+        let plan = self.shutdown.plan?;
         match step {
             StopStep::NotYet | StopStep::Over => None,
-            StopStep::Cancel => Some(plan.cancel()),
-            StopStep::Ask => (self.phase == Phase::Stop).then_some(plan.cancel()),
+            StopStep::Cancel => Some(plan.cancel),
+            StopStep::Ask => (self.phase == Phase::Stop).then_some(plan.cancel),
             StopStep::BeforeKill => Some(plan.leave_before_kill(cx.now)),
             StopStep::Kill => Some(plan.reaped(cx.now)),
-            StopStep::Report => Some(plan.report()),
+            StopStep::Report => Some(plan.report),
             StopStep::FinalHeartbeat => Some(plan.final_heartbeat(self.is_end_game(), cx.now)),
             StopStep::Deregister if cx.facts.is_registering => Some(plan.undo(cx.now)),
             StopStep::Deregister => Some(plan.deregister(self.is_end_game(), cx.now)),
@@ -154,11 +154,11 @@ impl Ending {
     /// How long a handler has to answer its cancel.
     fn cancel_grace(&self, cx: &Context) -> Duration {
         let left = self.shutdown.cancel_grace_left(cx.now);
-        left.filter(|_| !self.shutdown.skips_cancel_grace()).unwrap_or_default()
+        left.filter(|_| !self.shutdown.skips_cancel_grace).unwrap_or_default()
     }
 
     fn begin_report(&mut self, cx: &Context) {
-        if let Some(plan) = self.shutdown.plan() {
+        if let Some(plan) = self.shutdown.plan {
             let checkpoints = plan.checkpoints(cx.now);
             self.timers.arm(EndingTimer::WithoutCheckpoints, checkpoints);
         }
@@ -189,7 +189,7 @@ impl Ending {
         let Some(end) = self.end_of(StopStep::FinalHeartbeat, cx) else {
             return;
         };
-        self.shutdown.calls_end_by(Some(end));
+        self.shutdown.calls_end = Some(end);
         self.timers
             .arm(EndingTimer::FinalHeartbeat, earlier_heartbeats(end, cx.now));
     }
@@ -200,7 +200,7 @@ impl Ending {
         if !self.shutdown.owes_final_heartbeat() || !cx.facts.is_known {
             return false;
         }
-        self.shutdown.final_heartbeat_sent();
+        self.shutdown.has_beaten_last = true;
         self.say(Said::SayLast(match cx.options.final_state {
             FinalState::Terminate | FinalState::Both => WorkerState::Terminate,
             FinalState::Terminated => WorkerState::Terminated,
@@ -223,8 +223,8 @@ impl Ending {
             return false;
         }
         let is_quick = self.is_end_game();
-        let end = self.shutdown.plan().map(|plan| plan.deregister(is_quick, cx.now));
-        self.shutdown.calls_end_by(end);
+        let end = self.shutdown.plan.map(|plan| plan.deregister(is_quick, cx.now));
+        self.shutdown.calls_end = end;
         if let Some(end) = end {
             self.timers.arm(EndingTimer::Step, end);
         }

@@ -82,12 +82,12 @@ pub(super) const UNDO_WITHIN: Duration = Duration::from_secs(1);
 /// end later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct StopPlan {
-    cancel: Moment,
+    pub(super) cancel: Moment,
     kill: Moment,
-    report: Moment,
+    pub(super) report: Moment,
     heartbeat: Moment,
     deregister: Moment,
-    exit_by: Moment,
+    pub(super) exit_by: Moment,
 }
 
 impl StopPlan {
@@ -110,21 +110,6 @@ impl StopPlan {
             deregister: at(DEREGISTER_BY_PART),
             exit_by,
         }
-    }
-
-    /// When the cancel grace ends.
-    pub(super) fn cancel(&self) -> Moment {
-        self.cancel
-    }
-
-    /// When the backend has to have every outcome.
-    pub(super) fn report(&self) -> Moment {
-        self.report
-    }
-
-    /// When ojs-init has to exit.
-    pub(super) fn exit_by(&self) -> Moment {
-        self.exit_by
     }
 
     /// When the SIGKILL no longer waits for clients that leave the control socket.

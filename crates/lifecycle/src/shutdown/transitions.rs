@@ -72,14 +72,14 @@ impl Ending {
     }
 
     pub(super) fn delay_is_over(&mut self, cx: &Context) {
-        self.go(Trigger::DelayOver, self.shutdown.reason(), cx);
+        self.go(Trigger::DelayOver, self.shutdown.reason, cx);
     }
 
     fn begin_drain(&mut self, cx: &Context) {
         self.timers.cancel(EndingTimer::DelayOver);
         let left = self.time_to_deadline(cx.now);
         self.signal_worker_if_set(cx.options.signals.on_terminate);
-        self.announce(self.shutdown.reason(), Some(left));
+        self.announce(self.shutdown.reason, Some(left));
         self.say(Said::DrainBegins);
         self.begin_drain_log(left, cx);
     }
@@ -100,11 +100,11 @@ impl Ending {
         // If an end game was saying its last words, the stop phase only makes their time shorter:
         // nothing is left to stop.
         if !self.shutdown.has_said_goodbye() {
-            self.say(Said::StopBegins(self.shutdown.forced_by()));
+            self.say(Said::StopBegins(self.shutdown.forced));
             self.account_for_stop(cx);
             if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
                 self.signal_worker_if_set(cx.options.signals.on_terminate);
-                self.announce(self.shutdown.reason(), Some(Duration::ZERO));
+                self.announce(self.shutdown.reason, Some(Duration::ZERO));
             }
         }
         if !self.step(StepTrigger::StopBegins, cx) {

@@ -36,7 +36,7 @@ impl Ending {
     /// Handles a SIGCONT. systemd and `timeout` send one after each stop signal in case the process
     /// is stopped. ojs-init ignores that one.
     fn continued(&mut self, cx: &Context) {
-        match self.shutdown.stop_signal_just_came(cx.now) {
+        match self.shutdown.stop_signals.just_came(cx.now) {
             Some(ago) => self.notify(EndingNotice::SameRequest(Reason::Sigcont, ago)),
             None => self.resume(Reason::Sigcont, cx),
         }
@@ -49,13 +49,13 @@ impl Ending {
             Some(Directive::Terminate) if !self.phase.is_terminating() => {
                 self.go(Trigger::Terminate, Reason::Server, cx);
             }
-            Some(Directive::Quiet) if self.phase == Phase::Running || !self.shutdown.quiet_by().server => {
-                self.shutdown.server_wants_quiet();
+            Some(Directive::Quiet) if self.phase == Phase::Running || !self.shutdown.quiet.server => {
+                self.shutdown.quiet.server = true;
                 self.go(Trigger::Quiet, Reason::Server, cx);
             }
             // A reply with the state running ends no quiet, unless the directive is new and only
             // the server had asked for quiet (C-20).
-            Some(Directive::Run) if is_new && cx.options.server_resume && self.shutdown.quiet_by().only_server() => {
+            Some(Directive::Run) if is_new && cx.options.server_resume && self.shutdown.quiet.only_server() => {
                 self.resume(Reason::Server, cx);
             }
             Some(Directive::Terminate | Directive::Quiet | Directive::Run) | None => {}
@@ -63,7 +63,7 @@ impl Ending {
     }
 
     pub(crate) fn quiet(&mut self, reason: Reason, cx: &Context) {
-        self.shutdown.operator_wants_quiet();
+        self.shutdown.quiet.operator = true;
         self.go(Trigger::Quiet, reason, cx);
     }
 
@@ -100,7 +100,7 @@ impl Ending {
             return self.notify(EndingNotice::PrestopLapsed { later });
         }
         self.notify(EndingNotice::PrestopLapsed { later: None });
-        if self.shutdown.quiet_by().nobody() && self.phase == Phase::Quiet {
+        if self.shutdown.quiet.nobody() && self.phase == Phase::Quiet {
             self.go(Trigger::Resume, Reason::Prestop, cx);
         }
     }
@@ -108,7 +108,7 @@ impl Ending {
     /// Counts a stop signal: the first requests the end, the second forces it, the third exits at
     /// once. A signal that arrives together with another of its kind does not count.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, cx: &Context) {
-        if let Some(ago) = self.shutdown.repeats_stop_signal(reason, cx.now) {
+        if let Some(ago) = self.shutdown.stop_signals.repeats(reason, cx.now) {
             return self.notify(EndingNotice::SameRequest(reason, ago));
         }
         let force = self.shutdown.stop_signal_arrived(reason, cx.options, cx.now);
@@ -125,8 +125,8 @@ impl Ending {
 
     pub(crate) fn force(&mut self, force: Force, cx: &Context) {
         let ends_grace = self.phase == Phase::Stop
-            && matches!(self.shutdown.step(), StopStep::Cancel | StopStep::Ask)
-            && !self.shutdown.skips_cancel_grace();
+            && matches!(self.shutdown.step, StopStep::Cancel | StopStep::Ask)
+            && !self.shutdown.skips_cancel_grace;
         self.shutdown.forced(force, self.phase.is_terminating());
         if ends_grace {
             self.notify(EndingNotice::GraceEnded {
@@ -140,7 +140,7 @@ impl Ending {
     }
 
     fn abandon(&mut self, signal: Signal, force: Force, cx: &Context) {
-        self.shutdown.abandoned(signal.exit_status());
+        self.shutdown.abandoned_with = Some(signal.exit_status());
         self.notify(EndingNotice::EndingAtOnce {
             by: force,
             active: cx.facts.unfinished,

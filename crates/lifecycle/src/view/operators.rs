@@ -60,7 +60,7 @@ impl Lifecycle {
             OperatorRequest::Stop => (Trigger::Force, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
         };
         let verdict = verdict(self.phase(), trigger);
-        let urgency = |ending: &Ending| (ending.shutdown().has_clock(), ending.shutdown().skips_cancel_grace());
+        let urgency = |ending: &Ending| (ending.shutdown.clock.is_some(), ending.shutdown.skips_cancel_grace);
         let before = urgency(&self.ending);
         self.end(now, decide);
         let taken = match verdict {
@@ -202,15 +202,16 @@ impl Lifecycle {
         match self.phase() {
             Phase::Running | Phase::Quiet => self
                 .ending
-                .shutdown()
-                .has_clock()
+                .shutdown
+                .clock
+                .is_some()
                 .then(|| self.ending.latest_deadline(&self.options, now).remaining(now)),
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
                 let end = self
                     .ending
                     .timers
                     .deadline_of(EndingTimer::Deadline)
-                    .or(self.ending.shutdown().exit_by());
+                    .or(self.ending.shutdown.exit_by());
                 Some(end.map_or(Duration::ZERO, |end| end.remaining(now)))
             }
         }

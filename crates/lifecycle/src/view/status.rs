@@ -33,7 +33,7 @@ impl Lifecycle {
         Status {
             snapshot: self.snapshot(),
             causes: self.causes(),
-            terminating_for: self.ending.shutdown().began().map(|began| began.elapsed(now)),
+            terminating_for: self.ending.shutdown.began.map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
             not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_SHOWN),
@@ -59,7 +59,7 @@ impl Lifecycle {
         match self.state() {
             WorkerState::Running => Vec::new(),
             WorkerState::Quiet => {
-                let by = self.ending.shutdown().quiet_by();
+                let by = self.ending.shutdown.quiet;
                 let causes = [
                     (by.operator, NotRunningBecause::Operator),
                     (by.server, NotRunningBecause::Server),
@@ -72,13 +72,13 @@ impl Lifecycle {
                     .collect()
             }
             WorkerState::Terminate | WorkerState::Terminated => {
-                vec![NotRunningBecause::End(self.ending.shutdown().reason())]
+                vec![NotRunningBecause::End(self.ending.shutdown.reason)]
             }
         }
     }
 
     fn ending(&self) -> Option<FinalStep> {
-        match self.ending.shutdown().step() {
+        match self.ending.shutdown.step {
             StopStep::BeforeKill => Some(FinalStep::Kill),
             StopStep::BeforeExit | StopStep::Over => Some(FinalStep::Exit(self.exit_status())),
             StopStep::NotYet
