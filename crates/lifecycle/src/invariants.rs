@@ -40,7 +40,7 @@ impl Lifecycle {
             )
         };
         self.workers.holders().check(counted)?;
-        self.link.calls().check()?;
+        self.link.calls.check()?;
         self.check_holders()?;
         self.check_pulls()?;
         self.check_isolation()?;
@@ -107,7 +107,7 @@ impl Lifecycle {
         let lacks_its_call = |place: &Place| match place {
             Place::Waiting | Place::Held(_) => false,
             Place::Reporting(report) => match report.step {
-                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => self.link.calls().get(call).is_none(),
+                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => self.link.calls.get(call).is_none(),
                 ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
             },
         };
@@ -124,7 +124,7 @@ impl Lifecycle {
             return Err(format!("nobody needs {timer:?}"));
         }
         let has_a_deadline = |copy: CallId| self.link.timers.deadline_of(LinkTimer::Call(copy)).is_some();
-        let mut requests = self.link.calls().iter();
+        let mut requests = self.link.calls.iter();
         requests
             .find(|(_, request)| !request.open().any(has_a_deadline))
             .map_or(Ok(()), |(call, _)| Err(format!("request {call} may take for ever")))
@@ -135,7 +135,7 @@ impl Lifecycle {
             Timer::Job(timer) => self.has_a_use_for_a_job(timer),
             Timer::Worker(timer) => self.has_a_use_for_the_worker(timer),
             Timer::Client(client) => self.operators.knows(client),
-            Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
+            Timer::Link(LinkTimer::Listen(index)) => self.link.streams.is_closed(index),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle.since.is_some(),
             // A request that was removed keeps its timer, although its answer is not needed.
             Timer::Link(_) | Timer::Ending(_) => true,

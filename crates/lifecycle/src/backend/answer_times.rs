@@ -32,15 +32,10 @@ pub(crate) struct AnswerTimes {
     /// Answers in a row that the step before would have covered.
     quick: u8,
     /// When the backend last answered.
-    answered_at: Option<Moment>,
+    pub(super) answered_at: Option<Moment>,
 }
 
 impl AnswerTimes {
-    /// The backend answered a request.
-    pub(super) fn answered(&mut self, now: Moment) {
-        self.answered_at = Some(now);
-    }
-
     /// An answer arrived after this long. One slow answer lengthens the time at once, many quick
     /// ones shorten it.
     pub(super) fn took(&mut self, took: Duration) {
@@ -120,7 +115,7 @@ mod tests {
         let at = |seconds| Moment::new(Duration::from_secs(seconds));
         let mut times = AnswerTimes::default();
         assert!(!times.has_answered_since(at(1)));
-        times.answered(at(1));
+        times.answered_at = Some(at(1));
         assert!(!times.has_answered_since(at(1)));
         assert!(times.has_answered_since(at(0)));
     }

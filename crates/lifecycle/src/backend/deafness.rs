@@ -28,7 +28,7 @@ impl Link {
             return;
         }
         let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
-        let is_behind_opening = self.wake_ups.asked_behind_opening();
+        let is_behind_opening = self.wake_ups.asked_behind_opening;
         if is_poll && !is_behind_opening && self.poll_pace.pause_ends().is_some() && self.streams.are_all_open() {
             let mut ids = deliveries.iter().map(|delivery| &delivery.subject.id);
             if let Some(untold) = ids.find(|id| !self.wake_ups.was_told(id)) {

@@ -45,7 +45,7 @@ impl Link {
     /// Sends a FETCH for the wanted jobs, if that is worth a request.
     pub(crate) fn fetch(&mut self, demand: Demand, cx: &Context) {
         let newest_pull = demand.newest_pull;
-        let Some(worker) = self.session.worker().cloned() else {
+        let Some(worker) = self.session.worker.clone() else {
             return;
         };
         let Some(asked) = self.asked(demand, cx) else { return };
@@ -53,7 +53,7 @@ impl Link {
             return;
         };
         if asked.is_second {
-            self.session.fetch_pace.second_goes_out(cx.now);
+            self.session.fetch_pace.second_at = Some(cx.now);
         }
         let is_woken = asked.is_for_pushed && self.wake_ups.fetch_goes_out(cx.now);
         if is_woken {
@@ -115,8 +115,8 @@ impl Link {
 
     /// Whether no FETCH may be sent, whatever room there is.
     fn is_kept_from_fetching(&self) -> bool {
-        !self.session.is_registration_answered()
-            || self.session.heartbeats.awaits_resume()
+        !self.session.is_registration_answered
+            || self.session.heartbeats.resumed.is_some()
             || self.is_fetch_held_up()
             || self.deadline_is_set(LinkTimer::FetchReturned)
     }
@@ -193,7 +193,7 @@ impl Link {
     pub(crate) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
         self.session.fetch_pace.failed();
         self.wake_ups.fetch_failed();
-        self.poll_pace.fetch_failed();
+        self.poll_pace.pause = None;
         if failure == Failure::Refused && self.session.fetch_forms.refused() {
             return true;
         }

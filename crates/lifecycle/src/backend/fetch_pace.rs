@@ -45,7 +45,7 @@ pub(crate) struct FetchPace {
     /// Time per job of the last FETCH that was alone.
     alone: Option<Duration>,
     /// When a second FETCH was last sent.
-    second_at: Option<Moment>,
+    pub(super) second_at: Option<Moment>,
     /// FETCHes in a row that a second FETCH made slower.
     slowed_down: u8,
     /// No second FETCH is sent before this moment.
@@ -56,11 +56,6 @@ impl FetchPace {
     /// Whether a second FETCH may be sent beside the first one.
     pub(super) fn is_worth_second(&self, now: Moment) -> bool {
         self.is_slow && self.not_before.is_none_or(|at| at <= now)
-    }
-
-    /// A second FETCH is sent.
-    pub(super) fn second_goes_out(&mut self, now: Moment) {
-        self.second_at = Some(now);
     }
 
     /// A FETCH returned `brought` jobs for a worker with this capacity. If it returned fewer than
@@ -177,7 +172,7 @@ mod tests {
             let mut pace = after(1_000);
             for _ in 0..FETCHES_OF_PROOF {
                 assert!(pace.is_worth_second(at(10_000)));
-                pace.second_goes_out(at(10_000));
+                pace.second_at = Some(at(10_000));
                 pace.answered(&fetch(at(10_000), 4, true), 4, PLACES, at(10_000 + 4 * micros));
             }
             assert_eq!(pace.is_worth_second(at(20_000)), is_worth_it);
@@ -188,7 +183,7 @@ mod tests {
     #[test]
     fn the_first_of_two_fetches_was_not_alone() {
         let mut pace = after(1_000);
-        pace.second_goes_out(at(11_000));
+        pace.second_at = Some(at(11_000));
         pace.answered(&fetch(at(10_000), 4, false), 4, PLACES, at(50_000));
         assert_eq!(pace.alone, Some(Duration::from_millis(1)));
         pace.answered(&fetch(at(50_000), 4, false), 4, PLACES, at(58_000));

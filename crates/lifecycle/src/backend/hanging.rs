@@ -66,7 +66,7 @@ impl Link {
         if !is_answer {
             return;
         }
-        self.answer_times.answered(now);
+        self.answer_times.answered_at = Some(now);
         if let Some(sent_at) = sent_at {
             self.answer_times.took(sent_at.elapsed(now));
         }

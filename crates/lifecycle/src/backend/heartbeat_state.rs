@@ -14,19 +14,19 @@ const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HeartbeatState {
     /// Time between two heartbeats.
-    interval: Duration,
+    pub(crate) interval: Duration,
     /// The next heartbeat reports quiet although the phase is later already (GS 5.1).
-    says_quiet_first: bool,
+    pub(super) says_quiet_first: bool,
     /// A heartbeat has reported terminate. No later one may report quiet.
-    has_said_terminate: bool,
+    pub(super) has_said_terminate: bool,
     /// Another heartbeat is to be sent as soon as there is room for it.
-    again: bool,
+    pub(super) again: bool,
     /// When a worker last asked for a heartbeat.
     asked_at: Option<Moment>,
     /// Whether this backend reports which reservations a heartbeat extended.
-    extends: bool,
+    pub(crate) extends: bool,
     /// The form of the next heartbeat. An accepted form is kept.
-    form: HeartbeatForm,
+    pub(super) form: HeartbeatForm,
     /// When a heartbeat in this form was first accepted; none: not yet.
     form_since: Option<Moment>,
     /// Forms in a row that the backend refused.
@@ -36,7 +36,7 @@ pub(crate) struct HeartbeatState {
     /// How many heartbeats in a row failed because of an outage.
     lost: u32,
     /// A resume that no heartbeat has been answered since.
-    resumed: Option<Resumed>,
+    pub(crate) resumed: Option<Resumed>,
     /// Another server than the backend answered the last heartbeat.
     is_answered_by_others: bool,
 }
@@ -82,15 +82,6 @@ impl HeartbeatState {
         self.try_full_form();
     }
 
-    pub(crate) fn interval(&self) -> Duration {
-        self.interval
-    }
-
-    /// Sets the time between two heartbeats. Returns the previous one.
-    pub(super) fn set_interval(&mut self, interval: Duration) -> Duration {
-        mem::replace(&mut self.interval, interval)
-    }
-
     /// A worker asks for a heartbeat. Returns whether to send one now: not too soon after the last
     /// one that a worker asked for.
     pub(super) fn worker_asked(&mut self, every: Duration, now: Moment) -> bool {
@@ -99,16 +90,6 @@ impl HeartbeatState {
             self.asked_at = Some(now);
         }
         !is_soon
-    }
-
-    /// The end begins. `says_quiet_first`: the next heartbeat reports quiet.
-    pub(super) fn end_begins(&mut self, says_quiet_first: bool) {
-        self.says_quiet_first = says_quiet_first;
-    }
-
-    /// The heartbeat with quiet on the way to terminate is to be sent again in another form.
-    pub(super) fn say_quiet_again(&mut self) {
-        self.says_quiet_first = true;
     }
 
     /// The state that a heartbeat would report now.
@@ -130,21 +111,6 @@ impl HeartbeatState {
         (state, says_quiet)
     }
 
-    /// Whether a heartbeat has reported terminate.
-    pub(super) fn has_said_terminate(&self) -> bool {
-        self.has_said_terminate
-    }
-
-    /// Asks for another heartbeat as soon as there is room for it.
-    pub(super) fn wants_another(&mut self) {
-        self.again = true;
-    }
-
-    /// Whether a heartbeat waits for room.
-    pub(super) fn is_another_wanted(&self) -> bool {
-        self.again
-    }
-
     /// There is room. Returns whether a heartbeat waits for it, and clears that.
     pub(super) fn takes_another(&mut self) -> bool {
         mem::take(&mut self.again)
@@ -155,27 +121,6 @@ impl HeartbeatState {
     pub(crate) fn told_extended(&mut self, has_list: bool) -> bool {
         self.extends |= has_list;
         self.extends
-    }
-
-    /// Whether a reply of this backend has had such a list.
-    pub(crate) fn has_told_extended(&self) -> bool {
-        self.extends
-    }
-
-    /// The worker resumed.
-    pub(super) fn resumed(&mut self, resumed: Resumed) {
-        self.resumed = Some(resumed);
-    }
-
-    /// The worker is quiet again, or the resume is answered. Returns the resume that waited for an
-    /// answer.
-    pub(crate) fn take_resumed(&mut self) -> Option<Resumed> {
-        self.resumed.take()
-    }
-
-    /// Whether a resume waits for an answer.
-    pub(super) fn awaits_resume(&self) -> bool {
-        self.resumed.is_some()
     }
 
     /// A heartbeat was accepted. Returns how many in a row failed before it in an outage.
@@ -213,11 +158,6 @@ impl HeartbeatState {
             next: is_tried.then_some(self.form),
             is_news: !was_said,
         })
-    }
-
-    /// The form of the next heartbeat.
-    pub(crate) fn form(&self) -> HeartbeatForm {
-        self.form
     }
 
     fn try_full_form(&mut self) {

@@ -35,23 +35,23 @@ impl Link {
     /// others are in flight. A terminate also waits for a quiet in flight, because the two could
     /// reach the backend in the wrong order.
     pub(crate) fn heartbeat_now(&mut self, cx: &Context) {
-        let Some(worker) = self.session.worker().cloned() else {
+        let Some(worker) = self.session.worker.clone() else {
             return;
         };
-        if !self.session.is_registration_answered() || cx.end.has_said_goodbye {
+        if !self.session.is_registration_answered || cx.end.has_said_goodbye {
             return;
         }
         self.timers
-            .arm(LinkTimer::Heartbeat, cx.now.after(self.session.heartbeats.interval()));
+            .arm(LinkTimer::Heartbeat, cx.now.after(self.session.heartbeats.interval));
         // In terminate a backend that does not know the worker gets no heartbeat, unless a job of a
         // former worker is still reserved.
-        if cx.is_terminating() && !self.session.is_known() && !cx.jobs.has_kept() {
+        if cx.is_terminating() && !self.session.is_known && !cx.jobs.has_kept() {
             return;
         }
         let says = self.session.heartbeats.would_say(cx.end.state);
         let comes_too_soon = says == WorkerState::Terminate && self.is_quiet_on_its_way(cx);
         if comes_too_soon || self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
-            self.session.heartbeats.wants_another();
+            self.session.heartbeats.again = true;
             return;
         }
         let (state, says_quiet_first) = self.session.heartbeats.goes_out(cx.end.state);
@@ -59,8 +59,8 @@ impl Link {
         let call = self.heartbeat(worker.clone(), state, &kept, cx);
         let kept_for = kept_for(&kept, cx.options);
         let named = kept.into_iter().map(|job| (job.id, job.claim)).collect();
-        let form = self.session.heartbeats.form();
-        let patience = cx.options.request_timeout.min(self.session.heartbeats.interval());
+        let form = self.session.heartbeats.form;
+        let patience = cx.options.request_timeout.min(self.session.heartbeats.interval);
         let heartbeat = SentHeartbeat {
             worker,
             at: cx.now,
@@ -69,7 +69,7 @@ impl Link {
             form,
             says_quiet_first,
             kept_for,
-            is_after_resume: self.session.heartbeats.awaits_resume(),
+            is_after_resume: self.session.heartbeats.resumed.is_some(),
         };
         self.call(call, Purpose::Heartbeat(heartbeat), patience, cx);
     }
@@ -84,7 +84,7 @@ impl Link {
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, cx),
             takes: self.takes(cx.options),
-            form: self.session.heartbeats.form(),
+            form: self.session.heartbeats.form,
         }
     }
 
@@ -92,7 +92,7 @@ impl Link {
     /// age of the oldest job is added.
     fn visibility(&self, named: &[Kept], cx: &Context) -> Duration {
         let ages = named.iter().map(|job| job.claimed_at.elapsed(cx.now));
-        let oldest = ages.max().filter(|_| self.session.traits().extends_from_start);
+        let oldest = ages.max().filter(|_| self.session.traits.extends_from_start);
         kept_for(named, cx.options).saturating_add(oldest.unwrap_or_default())
     }
 
@@ -114,7 +114,7 @@ impl Link {
     /// A heartbeat hangs: sends another one with the present state, or the one with a change that
     /// waited.
     pub(super) fn heartbeat_hangs(&mut self, cx: &Context) {
-        let most = if self.session.heartbeats.is_another_wanted() {
+        let most = if self.session.heartbeats.again {
             MAX_HEARTBEATS_IN_FLIGHT
         } else {
             MAX_HEARTBEATS_THAT_HANG
@@ -137,8 +137,8 @@ impl Link {
     /// The shutdown begins: one heartbeat reports quiet, the ones after it terminate (requirements
     /// C-03).
     pub(crate) fn beat_for_terminate(&mut self, from: Phase, cx: &Context) {
-        if self.session.is_known() {
-            self.session.heartbeats.end_begins(from == Phase::Running);
+        if self.session.is_known {
+            self.session.heartbeats.says_quiet_first = from == Phase::Running;
             self.heartbeat_now(cx);
         }
     }
@@ -182,13 +182,13 @@ impl Link {
                 if self.is_trying_another_form(heartbeat.form) {
                     // The answer to that heartbeat decides the next one.
                     if beats_again {
-                        self.session.heartbeats.wants_another();
+                        self.session.heartbeats.again = true;
                     }
                     return;
                 }
                 let is_tried_again = self.form_refused(heartbeat.form);
                 if is_tried_again && self.has_not_been_heard_to_be_quiet(heartbeat) {
-                    self.session.heartbeats.say_quiet_again();
+                    self.session.heartbeats.says_quiet_first = true;
                 }
                 beats_again |= is_tried_again;
             }
@@ -212,7 +212,7 @@ impl Link {
 
     /// Whether a heartbeat in the present form is in flight and is not the refused one.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
-        let form = self.session.heartbeats.form();
+        let form = self.session.heartbeats.form;
         refused != form
             && self
                 .calls
@@ -225,7 +225,7 @@ impl Link {
         let is_on_its_way =
             |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
         let was_to_be_said = refused.says_quiet_first || self.calls.is_any(is_on_its_way);
-        was_to_be_said && !self.session.heartbeats.has_said_terminate()
+        was_to_be_said && !self.session.heartbeats.has_said_terminate
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {

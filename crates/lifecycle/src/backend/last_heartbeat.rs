@@ -11,7 +11,7 @@ use crate::backend::purpose::Purpose;
 impl Link {
     pub(crate) fn say_last(&mut self, state: WorkerState, cx: &Context) {
         if let Some(call) = self.last_heartbeat(state, cx) {
-            let form = self.session.heartbeats.form();
+            let form = self.session.heartbeats.form;
             let purpose = Purpose::FinalHeartbeat { state, form };
             self.call(call, purpose, cx.options.request_timeout, cx);
         }
@@ -19,7 +19,7 @@ impl Link {
 
     /// The last heartbeat. It names no job.
     pub(super) fn last_heartbeat(&self, state: WorkerState, cx: &Context) -> Option<Call> {
-        let worker = self.session.worker().cloned()?;
+        let worker = self.session.worker.clone()?;
         Some(self.heartbeat(worker, state, &[], cx))
     }
 
@@ -39,7 +39,7 @@ impl Link {
         self.note_failure("final heartbeat", reply);
         // If the end began while the worker was being started, the worker may exist by now under a
         // name that the backend does not know.
-        if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.session.is_known() {
+        if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.session.is_known {
             self.say(Said::LastHeartbeatAnswered);
         }
     }

@@ -13,7 +13,6 @@ use crate::api::{
 use crate::backend::answer_times::AnswerTimes;
 use crate::backend::calls::Calls;
 use crate::backend::link_said::Said;
-use crate::backend::memory_gate_state::MemoryGate;
 use crate::backend::outages::Outages;
 use crate::backend::poll_pace::PollPace;
 use crate::backend::purpose::{Purpose, WhenItHangs};
@@ -30,19 +29,23 @@ pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 /// The state of the session with the backend, and every request in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
-    pub(super) session: BackendSession,
-    pub(super) calls: Calls,
+    pub(crate) session: BackendSession,
+    pub(crate) calls: Calls,
     /// Recent answer times of the backend.
     pub(super) answer_times: AnswerTimes,
-    pub(super) memory_gate: MemoryGate,
+    /// The last reading of the shell: the share of the memory limit in use, in percent. None: no
+    /// reading yet.
+    pub(crate) memory_taken: Option<u8>,
+    /// The container uses too much memory for another FETCH.
+    pub(crate) memory_gate_is_closed: bool,
     pub(super) outages: Outages,
-    pub(super) streams: Streams,
+    pub(crate) streams: Streams,
     pub(super) wake_ups: WakeUps,
     pub(super) poll_pace: PollPace,
-    pub(super) draws: Draws,
+    pub(crate) draws: Draws,
     pub(crate) timers: Timers<LinkTimer>,
     /// When the backend last accepted a heartbeat of the present incarnation.
-    pub(super) accepted_at: Option<Moment>,
+    pub(crate) accepted_at: Option<Moment>,
     pub(crate) said: Vec<Said>,
 }
 
@@ -112,7 +115,8 @@ impl Link {
             session: BackendSession::new(options.heartbeat_interval),
             calls: Calls::default(),
             answer_times: AnswerTimes::default(),
-            memory_gate: MemoryGate::default(),
+            memory_taken: None,
+            memory_gate_is_closed: false,
             outages: Outages::default(),
             streams: Streams::new(&options.listen_to),
             wake_ups: WakeUps::default(),
@@ -149,16 +153,6 @@ impl Link {
         self.calls.insert(id, purpose, again, cx.now);
     }
 
-    /// The state of the draws, from which another part may draw numbers of requests and chance.
-    pub(crate) fn draws(&self) -> Draws {
-        self.draws
-    }
-
-    /// Continues with the draws as another part left them.
-    pub(crate) fn continue_draws(&mut self, draws: Draws) {
-        self.draws = draws;
-    }
-
     /// Sends a request under a new number.
     pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
         let id = self.draws.call();
@@ -174,30 +168,6 @@ impl Link {
             give_up,
             is_again,
         });
-    }
-}
-
-/// Read access for the other parts.
-impl Link {
-    pub(crate) fn session(&self) -> &BackendSession {
-        &self.session
-    }
-
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.calls
-    }
-
-    pub(crate) fn memory_gate(&self) -> &MemoryGate {
-        &self.memory_gate
-    }
-
-    pub(crate) fn streams(&self) -> &Streams {
-        &self.streams
-    }
-
-    /// When the backend last accepted a heartbeat of the present incarnation.
-    pub(crate) fn accepted_at(&self) -> Option<Moment> {
-        self.accepted_at
     }
 }
 

@@ -23,9 +23,9 @@ impl Link {
     /// The container uses this share of its memory limit, in percent.
     pub(crate) fn memory_is_taken(&mut self, taken: u8, cx: &Context) {
         let Some(most) = cx.options.memory_gate else { return };
-        self.memory_gate.taken = Some(taken);
-        if !cx.is_terminating() && !self.memory_gate.is_closed && taken > most {
-            self.memory_gate.is_closed = true;
+        self.memory_taken = Some(taken);
+        if !cx.is_terminating() && !self.memory_gate_is_closed && taken > most {
+            self.memory_gate_is_closed = true;
             self.notify(LinkNotice::MemoryGateClosed {
                 taken,
                 most,
@@ -38,13 +38,13 @@ impl Link {
     /// The gate was closed for a while. Because this timer is due, the shell reads the memory
     /// first.
     pub(crate) fn look_at_memory_gate(&mut self, cx: &Context) {
-        let (Some(most), Some(taken)) = (cx.options.memory_gate, self.memory_gate.taken) else {
+        let (Some(most), Some(taken)) = (cx.options.memory_gate, self.memory_taken) else {
             return;
         };
         if cx.is_terminating() {
             // ojs-init asks for no more jobs.
         } else if taken <= reopens_at(most) {
-            self.memory_gate.is_closed = false;
+            self.memory_gate_is_closed = false;
             self.notify(LinkNotice::MemoryGateOpened { taken });
         } else {
             self.timers.arm(LinkTimer::MemoryGate, cx.now.after(LOOK_AGAIN_AFTER));

@@ -12,7 +12,7 @@
 //! | which calls are in flight? | `calls`, `purpose` |
 //! | which worker does the backend know? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
-//! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
+//! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate` |
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `answer_times`, `outage`, `outages` |
 //!
@@ -32,7 +32,6 @@ pub(super) mod last_heartbeat;
 pub(super) mod link;
 pub(super) mod link_said;
 pub(super) mod memory_gate;
-pub(super) mod memory_gate_state;
 pub mod outage;
 pub(super) mod outages;
 pub(super) mod poll_pace;

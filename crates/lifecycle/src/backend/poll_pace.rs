@@ -32,16 +32,16 @@ pub(crate) struct PollPace {
     /// The backend reports when a scheduled job or a retry becomes due.
     due_jobs_are_told: bool,
     /// The present pause.
-    pause: Option<Pause>,
+    pub(super) pause: Option<Pause>,
     /// A FETCH has returned no job since the streams opened, so they have reported every job that
     /// became available since.
     has_seen_none: bool,
     /// The last FETCH probably returned every available job.
-    has_brought_all: bool,
+    pub(super) has_brought_all: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Pause {
+pub(super) struct Pause {
     since: Moment,
     long: Duration,
     ends: Moment,
@@ -162,11 +162,6 @@ impl PollPace {
         !self.due_jobs_are_told
     }
 
-    /// A FETCH failed, so the next one is no poll.
-    pub(super) fn fetch_failed(&mut self) {
-        self.pause = None;
-    }
-
     /// Forgets the backend, because the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         *self = Self::default();
@@ -195,12 +190,6 @@ impl PollPace {
         self.has_seen_none = brought == 0 || self.has_seen_none && !is_any_left;
         self.has_brought_all = (1..count).contains(&brought) && self.has_seen_none;
         self.pause = None;
-    }
-
-    /// Whether the last FETCH probably returned every available job: fewer than it asked for, and
-    /// all that the streams have reported since a FETCH returned none.
-    pub(super) fn has_brought_all(&self) -> bool {
-        self.has_brought_all
     }
 }
 
@@ -299,9 +288,9 @@ mod tests {
     fn fewer_jobs_than_asked_for_are_all_once_a_fetch_found_none_and_no_reported_job_is_left() {
         let mut pace = PollPace::default();
         pace.brought(2, 10, false);
-        assert!(!pace.has_brought_all());
+        assert!(!pace.has_brought_all);
         pace.brought(0, 8, false);
-        assert!(!pace.has_brought_all());
+        assert!(!pace.has_brought_all);
         for (brought, is_any_left, is_all) in [
             (3, false, true),
             (10, false, false),
@@ -311,10 +300,10 @@ mod tests {
             (1, false, true),
         ] {
             pace.brought(brought, 10, is_any_left);
-            assert_eq!(pace.has_brought_all(), is_all, "{brought} jobs, left: {is_any_left}");
+            assert_eq!(pace.has_brought_all, is_all, "{brought} jobs, left: {is_any_left}");
         }
         pace.stream_opened(true);
         pace.brought(1, 10, false);
-        assert!(!pace.has_brought_all(), "the stream reports no job of the time before");
+        assert!(!pace.has_brought_all, "the stream reports no job of the time before");
     }
 }

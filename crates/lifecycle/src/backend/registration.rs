@@ -1,5 +1,6 @@
 //! The worker's registration: unknown, registered, deregistered. Also the kind of the backend.
 
+use std::mem;
 use std::time::Duration;
 
 use crate::api::{
@@ -35,7 +36,7 @@ impl Link {
     }
 
     pub(crate) fn register(&mut self, cx: &Context) {
-        let Some(worker) = self.session.worker().cloned() else {
+        let Some(worker) = self.session.worker.clone() else {
             return;
         };
         if cx.is_terminating() {
@@ -44,7 +45,7 @@ impl Link {
         if self.waits_for_queues(cx.options) {
             return;
         }
-        self.session.registers_queues();
+        self.session.registered_queues = self.session.queues.len();
         let purpose = Purpose::Register(worker.clone());
         let takes = self.takes(cx.options);
         let call = Call::Register { worker, takes };
@@ -62,7 +63,7 @@ impl Link {
     pub(crate) fn takes(&self, options: &Options) -> Takes {
         let is_asked_for = options.queues == Queues::AsAsked;
         Takes {
-            queues: is_asked_for.then(|| self.session.queues().to_vec()),
+            queues: is_asked_for.then(|| self.session.queues.clone()),
             concurrency: self.concurrency_asked_for(options),
         }
     }
@@ -70,20 +71,20 @@ impl Link {
     /// The most jobs that the holders had and asked for at the same time, at least 1. None if a
     /// bound is configured.
     pub(crate) fn concurrency_asked_for(&self, options: &Options) -> Option<u32> {
-        is_unbounded(options).then(|| self.session.most_at_once().max(1))
+        is_unbounded(options).then(|| self.session.most_at_once.max(1))
     }
 
     /// The most jobs that the holders had and asked for at the same time, with or without a
     /// configured bound. None before the first request, and none where holders do not name queues.
     pub(crate) fn most_asked_for(&self, options: &Options) -> Option<u32> {
-        let most = self.session.most_at_once();
+        let most = self.session.most_at_once;
         (options.queues.are_named_by_holders() && most > 0).then_some(most)
     }
 
     /// The holders together have and ask for this many jobs.
     pub(crate) fn jobs_are_asked_for(&mut self, at_once: usize) {
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
-        self.session.wanted_at_once(at_once.min(MAX_CONCURRENCY));
+        self.session.most_at_once = self.session.most_at_once.max(at_once.min(MAX_CONCURRENCY));
     }
 
     /// Holders ask for jobs from these queues, and no queues are configured. The registration waits
@@ -139,7 +140,7 @@ impl Link {
             // Most backends have no such call (requirements C-16): the first heartbeat introduces
             // the worker.
             Reply::Failed(Failure::Unsupported) => {
-                self.session.is_without_registration();
+                self.session.has_no_registration = true;
                 self.notify(LinkNotice::NotRegistered);
                 self.registration_is_settled(cx);
                 if cx.is_terminating() {
@@ -158,7 +159,8 @@ impl Link {
         // held-back heartbeat only then.
         if is_accepted {
             self.notify(LinkNotice::Registered(worker.clone()));
-            self.session.registered();
+            // If the worker has deregistered meanwhile, another deregistration undoes this.
+            self.session.has_left = false;
             self.is_known_now(worker, cx);
         }
         self.register_more_queues(cx);
@@ -172,7 +174,7 @@ impl Link {
         let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
         let longest = longest.unwrap_or(wanted).min(cx.options.visibility_timeout / 3);
         let used = wanted.min(longest);
-        let was = self.session.heartbeats.set_interval(used);
+        let was = mem::replace(&mut self.session.heartbeats.interval, used);
         if is_fixed && used < configured && used != was {
             self.notify(LinkNotice::HeartbeatIntervalCut { configured, used });
         }
@@ -187,7 +189,7 @@ impl Link {
         let mut pause = self.draws.retry_pause(before, failure, cx.end.phase);
         if is_of_an_outage(failure) {
             // No heartbeat reports the end of the outage yet.
-            let longest = self.session.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
+            let longest = self.session.heartbeats.interval.max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.draws.jitter.poll_pause(longest));
         }
         self.timers.arm(LinkTimer::Register, cx.now.after(pause));
@@ -217,7 +219,7 @@ impl Link {
             return;
         }
         let done = |worker: &&WorkerId| !cx.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
-        let done: Vec<WorkerId> = self.session.retired().filter(done).cloned().collect();
+        let done: Vec<WorkerId> = self.session.retired.keys().filter(done).cloned().collect();
         for worker in done {
             if self.session.retired_is_done(&worker) {
                 self.deregister(worker, Farewell::Full, cx);
@@ -277,7 +279,7 @@ impl Link {
     /// a backend that is down gets no more of them than heartbeats.
     pub(super) fn ask_for_manifest(&mut self, cx: &Context) {
         let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
-        if !self.session.knows_traits() && !is_asking && !cx.is_terminating() {
+        if !self.session.knows_traits && !is_asking && !cx.is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, cx.options.request_timeout, cx);
         }
     }
@@ -291,7 +293,7 @@ impl Link {
             self.session.traits_not_heard(MANIFEST_ATTEMPTS);
         } else {
             // The backend does not report its kind, or not to this worker.
-            self.session.has_no_traits();
+            self.session.knows_traits = true;
         }
     }
 }

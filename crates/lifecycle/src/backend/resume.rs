@@ -13,9 +13,9 @@ impl Link {
     /// The worker resumed. No FETCH is sent until the next heartbeat is answered or has failed.
     pub(crate) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
-        let was_asked = self.session.last_directive() == Some(Directive::Quiet);
+        let was_asked = self.session.last_directive == Some(Directive::Quiet);
         let is_contested = is_operators && was_asked;
-        self.session.heartbeats.resumed(Resumed { is_contested });
+        self.session.heartbeats.resumed = Some(Resumed { is_contested });
     }
 
     /// A heartbeat was answered or failed. If it was sent after the resume, the wait ends.
@@ -23,7 +23,7 @@ impl Link {
         if !heartbeat.is_after_resume {
             return;
         }
-        let Some(resumed) = self.session.heartbeats.take_resumed() else {
+        let Some(resumed) = self.session.heartbeats.resumed.take() else {
             return;
         };
         let asks_for_quiet = matches!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Failure, LinkTimer, Moment, Reply};
+use crate::api::{Failure, LinkTimer, Reply};
 use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::purpose::Purpose;
@@ -33,7 +33,7 @@ impl Link {
     /// because frequent writes next to the token, or an unstable network, would cause requests
     /// without a pause.
     fn retry_now(&mut self, failures: Failures, later: Duration, cx: &Context) {
-        let last = self.session.retried_now_at();
+        let last = self.session.retried_now_at;
         let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(cx.now) > Duration::ZERO);
         let at = match last {
             Some(last) if last.remaining(cx.now) > Duration::ZERO => last,
@@ -51,14 +51,9 @@ impl Link {
         }
         is_one_retried |= is_fetching && self.session.fetches.retry_now(failures, true, is_soon);
         if is_one_retried {
-            self.session.retries_at(at);
+            self.session.retried_now_at = Some(at);
         }
         self.say(Said::RetryJobs { failures, at, is_soon });
-    }
-
-    /// The jobs' requests are retried at this moment.
-    pub(crate) fn retries_at(&mut self, at: Moment) {
-        self.session.retries_at(at);
     }
 
     /// Notes whether the backend is reachable. An answer of another server, or a server error, may

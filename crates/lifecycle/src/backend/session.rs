@@ -1,6 +1,5 @@
-//! The session with the backend: what ojs-init knows about the backend, and the reverse. Other
-//! files report events and ask questions. They change only these parts directly: heartbeats, the
-//! forms and the pace of a FETCH, and retries.
+//! The session with the backend: what ojs-init knows about the backend, and the reverse. The
+//! functions here are the changes and the questions with a rule behind them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,23 +18,23 @@ const MOST_KNOWN_QUEUES: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BackendSession {
     /// The worker's name; a new one for each incarnation.
-    worker: Option<WorkerId>,
+    pub(crate) worker: Option<WorkerId>,
     /// Whether the backend has answered the registration, with success or not.
-    is_registration_answered: bool,
+    pub(super) is_registration_answered: bool,
     /// Whether the backend has accepted any request of this incarnation. Only then does ojs-init
     /// report the end to it.
-    is_known: bool,
+    pub(crate) is_known: bool,
     /// When ojs-init sends heartbeats, and in which form.
     pub(crate) heartbeats: HeartbeatState,
     /// The differences of this kind of backend.
-    traits: BackendTraits,
+    pub(crate) traits: BackendTraits,
     /// Whether the traits are settled: the backend has answered, or does not answer.
-    knows_traits: bool,
+    pub(super) knows_traits: bool,
     /// How often the request for the traits failed.
     manifest_failures: u32,
     /// Since when the backend refuses the full form of an ACK and accepts the bare one
     /// (requirements C-24).
-    bare_acks_since: Option<Moment>,
+    pub(crate) bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     pub(super) fetches: RetryState,
     /// The forms of a FETCH.
@@ -45,34 +44,34 @@ pub(crate) struct BackendSession {
     /// Registrations in a row that failed.
     pub(super) registrations: RetryState,
     /// The directive in the last heartbeat's reply.
-    last_directive: Option<Directive>,
+    pub(super) last_directive: Option<Directive>,
     /// When the last request was sent that proved that the backend's store is up. The backend
     /// accepted an outcome, returned jobs or extended a reservation at that time or later.
-    store_seen: Option<Moment>,
+    pub(crate) store_seen: Option<Moment>,
     /// When the backend last accepted an outcome.
-    outcome_taken_at: Option<Moment>,
+    pub(crate) outcome_taken_at: Option<Moment>,
     /// The moment of the last early retry.
-    retried_now_at: Option<Moment>,
+    pub(crate) retried_now_at: Option<Moment>,
     /// The backend accepts no progress.
-    has_no_progress: bool,
+    pub(crate) has_no_progress: bool,
     /// The backend saves no checkpoints.
-    has_no_checkpoints: bool,
+    pub(crate) has_no_checkpoints: bool,
     /// The log has a line about missing checkpoints.
-    is_without_checkpoints_said: bool,
+    pub(crate) is_without_checkpoints_said: bool,
     /// The present incarnation was deregistered. A late answer does not make it known again.
-    has_left: bool,
+    pub(super) has_left: bool,
     /// The queues that holders of any incarnation have asked for, in the order of the first
     /// requests.
-    queues: Vec<Text>,
+    pub(super) queues: Vec<Text>,
     /// How many of these queues the last registration named.
-    registered_queues: usize,
+    pub(super) registered_queues: usize,
     /// Most jobs that holders had and asked for at one time.
-    most_at_once: u32,
+    pub(super) most_at_once: u32,
     /// The backend has no registration.
-    has_no_registration: bool,
+    pub(super) has_no_registration: bool,
     /// Former incarnations that still have outcomes to deliver or requests to be answered, and
     /// whether the backend knows them.
-    retired: BTreeMap<WorkerId, bool>,
+    pub(super) retired: BTreeMap<WorkerId, bool>,
 }
 
 impl BackendSession {
@@ -86,10 +85,6 @@ impl BackendSession {
 
 /// The worker's name and its registration.
 impl BackendSession {
-    pub(crate) fn worker(&self) -> Option<&WorkerId> {
-        self.worker.as_ref()
-    }
-
     /// Whether `worker` is the present incarnation.
     pub(crate) fn is(&self, worker: &WorkerId) -> bool {
         self.worker.as_ref() == Some(worker)
@@ -114,26 +109,6 @@ impl BackendSession {
         }
     }
 
-    /// The queues that holders have asked for.
-    pub(super) fn queues(&self) -> &[Text] {
-        &self.queues
-    }
-
-    /// A registration names all queues.
-    pub(super) fn registers_queues(&mut self) {
-        self.registered_queues = self.queues.len();
-    }
-
-    /// Holders together have and ask for this many jobs at one time.
-    pub(super) fn wanted_at_once(&mut self, count: u32) {
-        self.most_at_once = self.most_at_once.max(count);
-    }
-
-    /// Most jobs that holders had and asked for at one time so far.
-    pub(super) fn most_at_once(&self) -> u32 {
-        self.most_at_once
-    }
-
     /// Whether any queue is known.
     pub(super) fn knows_queues(&self) -> bool {
         !self.queues.is_empty()
@@ -143,11 +118,6 @@ impl BackendSession {
     /// registration.
     pub(super) fn has_more_queues(&self) -> bool {
         !self.has_no_registration && self.queues.len() > self.registered_queues
-    }
-
-    /// The backend has no registration.
-    pub(super) fn is_without_registration(&mut self) {
-        self.has_no_registration = true;
     }
 
     /// The backend answered the registration, with success or not. Returns whether it had answered
@@ -165,16 +135,6 @@ impl BackendSession {
         mem::replace(&mut self.is_registration_answered, true)
     }
 
-    pub(super) fn is_registration_answered(&self) -> bool {
-        self.is_registration_answered
-    }
-
-    /// The backend registered the worker. If the worker has deregistered meanwhile, another
-    /// deregistration undoes this.
-    pub(super) fn registered(&mut self) {
-        self.has_left = false;
-    }
-
     /// The backend has accepted a request of this incarnation, which may be a former one by now.
     /// Returns whether it is the present one and was not known until now.
     pub(super) fn heard_of(&mut self, worker: &WorkerId) -> bool {
@@ -186,17 +146,6 @@ impl BackendSession {
             *is_known = true;
         }
         false
-    }
-
-    /// Whether the backend knows the present incarnation. Only then does ojs-init report the end to
-    /// it.
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known
-    }
-
-    /// Former incarnations that are not deregistered yet.
-    pub(super) fn retired(&self) -> impl Iterator<Item = &WorkerId> {
-        self.retired.keys()
     }
 
     /// A former incarnation has no outcomes or requests left. Returns whether the backend knows it.
@@ -227,24 +176,9 @@ impl BackendSession {
 
 /// The kind of the backend.
 impl BackendSession {
-    /// The differences of this kind of backend.
-    pub(crate) fn traits(&self) -> BackendTraits {
-        self.traits
-    }
-
-    /// Whether the traits are known, or the backend does not report them.
-    pub(super) fn knows_traits(&self) -> bool {
-        self.knows_traits
-    }
-
     /// The backend has reported its kind.
     pub(super) fn has_traits(&mut self, traits: BackendTraits) {
         self.traits = traits;
-        self.knows_traits = true;
-    }
-
-    /// The backend does not report its kind, or not to this worker. It counts as the usual kind.
-    pub(super) fn has_no_traits(&mut self) {
         self.knows_traits = true;
     }
 
@@ -260,76 +194,12 @@ impl BackendSession {
     pub(crate) fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
         self.bare_acks_since.filter(|since| since.elapsed(now) < within)
     }
-
-    /// The backend accepted an ACK, in the bare form since this moment. None: in the full form.
-    pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
-        self.bare_acks_since = since;
-    }
-
-    pub(crate) fn has_no_progress(&self) -> bool {
-        self.has_no_progress
-    }
-
-    /// The backend accepts no progress.
-    pub(crate) fn refuses_progress(&mut self) {
-        self.has_no_progress = true;
-    }
-
-    pub(crate) fn has_no_checkpoints(&self) -> bool {
-        self.has_no_checkpoints
-    }
-
-    /// The backend saves no checkpoints.
-    pub(crate) fn refuses_checkpoints(&mut self) {
-        self.has_no_checkpoints = true;
-    }
-
-    /// Whether to log that the backend saves no checkpoints: the first time that a job wants one
-    /// saved.
-    pub(crate) fn has_to_say_that_it_saves_none(&mut self) -> bool {
-        !mem::replace(&mut self.is_without_checkpoints_said, true)
-    }
 }
 
 /// Answers and directives of the backend.
 impl BackendSession {
-    /// The directive in the last heartbeat's reply.
-    pub(super) fn last_directive(&self) -> Option<Directive> {
-        self.last_directive
-    }
-
     /// A heartbeat's reply has this directive. Returns whether it differs from the last one.
     pub(crate) fn directed(&mut self, directive: Option<Directive>) -> bool {
         mem::replace(&mut self.last_directive, directive) != directive
-    }
-
-    /// A request that was sent at `asked_at` proved that the store is up.
-    pub(crate) fn showed_store(&mut self, asked_at: Moment) {
-        self.store_seen = self.store_seen.max(Some(asked_at));
-    }
-
-    /// When the last request was sent that proved that the store is up.
-    pub(crate) fn store_seen(&self) -> Option<Moment> {
-        self.store_seen
-    }
-
-    /// The backend accepted an outcome.
-    pub(crate) fn took_outcome(&mut self, now: Moment) {
-        self.outcome_taken_at = Some(now);
-    }
-
-    /// When the backend last accepted an outcome.
-    pub(crate) fn outcome_taken_at(&self) -> Option<Moment> {
-        self.outcome_taken_at
-    }
-
-    /// Waiting requests are retried at this moment.
-    pub(super) fn retries_at(&mut self, at: Moment) {
-        self.retried_now_at = Some(at);
-    }
-
-    /// The moment of the last early retry, which may still be ahead.
-    pub(super) fn retried_now_at(&self) -> Option<Moment> {
-        self.retried_now_at
     }
 }

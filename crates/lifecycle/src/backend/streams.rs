@@ -84,7 +84,7 @@ struct Stream {
 pub(crate) struct Streams {
     all: Vec<Stream>,
     /// Whether ojs-init wants streams at the moment.
-    is_listening: bool,
+    pub(super) is_listening: bool,
     /// Whether the backend reports new jobs, as last logged.
     is_offered: Option<bool>,
     /// When the last FETCH was sent, if it returned no job.
@@ -121,11 +121,6 @@ impl Streams {
     /// Sets whether ojs-init wants streams. Returns whether that changed.
     pub(super) fn are_wanted(&mut self, are_wanted: bool) -> bool {
         std::mem::replace(&mut self.is_listening, are_wanted) != are_wanted
-    }
-
-    /// Whether ojs-init wants streams.
-    pub(super) fn is_listening(&self) -> bool {
-        self.is_listening
     }
 
     /// The numbers of all streams.

@@ -24,7 +24,7 @@ impl Link {
     /// Keeps streams open while the worker may accept jobs. At the end, and in quiet, the streams
     /// are closed first.
     pub(crate) fn watch_streams(&mut self, cx: &Context) {
-        let are_wanted = cx.takes_jobs && self.session.is_registration_answered();
+        let are_wanted = cx.takes_jobs && self.session.is_registration_answered;
         if !self.streams.are_wanted(are_wanted) {
             return;
         }
@@ -171,7 +171,7 @@ impl Link {
     /// Asks again for the streams that the backend did not offer, because it may be another one by
     /// now or accept other credentials.
     pub(crate) fn listen_again(&mut self, cx: &Context) {
-        if !self.streams.is_listening() {
+        if !self.streams.is_listening {
             return;
         }
         for index in self.streams.numbers() {
@@ -201,7 +201,7 @@ impl Link {
         }
         // Of a FETCH that is answered in quiet the news is old.
         let due = self.timers.deadline_of(LinkTimer::Fetch);
-        let Some(due) = due.filter(|due| self.streams.is_listening() && Some(*due) != self.wake_ups.at()) else {
+        let Some(due) = due.filter(|due| self.streams.is_listening && Some(*due) != self.wake_ups.at) else {
             return;
         };
         if let Some(at) = self.wake_ups.bring_forward(due, &mut self.draws.jitter, cx.now) {
@@ -219,7 +219,7 @@ impl Link {
             self.poll_pace.others_looked(at, cx.options.poll_interval_max);
         }
         let due = self.timers.deadline_of(LinkTimer::Fetch);
-        if due.is_none() || due == self.wake_ups.at() && self.wake_ups.is_any_told() {
+        if due.is_none() || due == self.wake_ups.at && self.wake_ups.is_any_told() {
             return;
         }
         self.wake_ups.cancel();
@@ -258,7 +258,7 @@ impl Link {
     /// A FETCH returned fewer jobs than it asked for, and a stream would report further jobs.
     pub(super) fn has_brought_all(&self, cx: &Context) -> bool {
         // `worker.exit_when_idle` needs an answer without jobs.
-        self.poll_pace.has_brought_all()
+        self.poll_pace.has_brought_all
             && self.poll_pace.are_streams_trusted(cx.now)
             && self.is_each_queue_heard(cx)
             && self.streams.telling() > 0

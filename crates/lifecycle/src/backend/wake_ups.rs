@@ -141,7 +141,7 @@ pub(crate) struct WakeUps {
     /// not know that one may wait.
     has_opened: bool,
     /// The last FETCH was the first one after a stream had opened.
-    asked_behind_opening: bool,
+    pub(super) asked_behind_opening: bool,
     /// The answer to the last FETCH says how quick the others are.
     tells_of_others: bool,
     /// Jobs of recent answers that no stream has reported as fetched.
@@ -149,7 +149,7 @@ pub(crate) struct WakeUps {
     /// When the last of these answers arrived.
     brought_at: Option<Moment>,
     /// FETCH is brought forward to this moment.
-    at: Option<Moment>,
+    pub(super) at: Option<Moment>,
     /// FETCH is not brought forward to a moment before this one.
     held_until: Option<Moment>,
 }
@@ -216,12 +216,6 @@ impl WakeUps {
         is_known_by_id || self.told_without_id.is_some() || self.asked_without_id.is_some()
     }
 
-    /// Whether the last FETCH was the first one behind the opening of a stream. The stream tells of
-    /// no job of the time before.
-    pub(super) fn asked_behind_opening(&self) -> bool {
-        self.asked_behind_opening
-    }
-
     /// Whether streams tell when a job is taken. Nothing is known before the first job.
     pub(super) fn may_tell_of_takings(&self) -> bool {
         self.takings_are_told || !self.has_found
@@ -236,11 +230,6 @@ impl WakeUps {
 
 /// When FETCH is sent.
 impl WakeUps {
-    /// The moment to which FETCH is brought forward, if it is.
-    pub(super) fn at(&self) -> Option<Moment> {
-        self.at
-    }
-
     /// Undoes the wake-up.
     pub(super) fn cancel(&mut self) {
         self.at = None;

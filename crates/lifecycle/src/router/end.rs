@@ -55,7 +55,7 @@ impl Lifecycle {
     fn facts(&self, now: Moment) -> Facts {
         let jobs = self.jobs.ledger();
         let is_recycling = self.workers.recycling().is_felt();
-        let is_out = |is: fn(&Purpose) -> bool| self.link.calls().is_any(is);
+        let is_out = |is: fn(&Purpose) -> bool| self.link.calls.is_any(is);
         Facts {
             unfinished: jobs.unfinished(),
             has_jobs: !jobs.is_empty(),
@@ -74,8 +74,8 @@ impl Lifecycle {
                 cause.is_some_and(|cause| *cause != EndCause::Recycled)
             },
             operators_have_left: self.operators.have_left(),
-            is_known: self.link.session().is_known(),
-            owes_farewell: self.link.session().has_registered(),
+            is_known: self.link.session.is_known,
+            owes_farewell: self.link.session.has_registered(),
             heartbeats: self.link.beats_in_flight(),
             is_saying_last: is_out(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. })),
             is_registering: self.link.is_registering(),
@@ -91,7 +91,8 @@ impl Lifecycle {
             Said::Heartbeat => self.link(now, Link::heartbeat_now),
             Said::Resumed(reason) => self.link.resumed(reason),
             Said::QuietBegins => {
-                self.link.quiet_begins();
+                // No FETCH waits for the answer to a heartbeat any more.
+                self.link.session.heartbeats.resumed = None;
                 self.jobs(now, Jobs::end_holds);
             }
             Said::TerminateBegins => {

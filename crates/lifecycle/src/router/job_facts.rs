@@ -11,51 +11,51 @@ use crate::worker::workers::Workers;
 
 impl BackendFacts for Link {
     fn traits(&self) -> BackendTraits {
-        self.session().traits()
+        self.session.traits
     }
 
     fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
-        self.session().bare_acks_since(within, now)
+        self.session.bare_acks_since(within, now)
     }
 
     fn has_no_progress(&self) -> bool {
-        self.session().has_no_progress()
+        self.session.has_no_progress
     }
 
     fn has_no_checkpoints(&self) -> bool {
-        self.session().has_no_checkpoints()
+        self.session.has_no_checkpoints
     }
 
     fn store_seen(&self) -> Option<Moment> {
-        self.session().store_seen()
+        self.session.store_seen
     }
 
     fn outcome_taken_at(&self) -> Option<Moment> {
-        self.session().outcome_taken_at()
+        self.session.outcome_taken_at
     }
 
     fn has_told_extended(&self) -> bool {
-        self.session().heartbeats.has_told_extended()
+        self.session.heartbeats.extends
     }
 
     fn is_told_visibility(&self) -> bool {
-        self.session().fetch_forms.sent() == FetchForm::Full
+        self.session.fetch_forms.sent() == FetchForm::Full
     }
 
     fn reports_on_their_way(&self) -> usize {
-        self.calls().reports()
+        self.calls.reports()
     }
 
     fn checks_on_their_way(&self) -> usize {
-        self.calls().checks()
+        self.calls.checks()
     }
 
     fn newest_sending(&self, call: CallId) -> Option<Moment> {
-        self.calls().newest_sending(call)
+        self.calls.newest_sending(call)
     }
 
     fn times_sent(&self, call: CallId) -> usize {
-        self.calls().times_sent(call)
+        self.calls.times_sent(call)
     }
 }
 

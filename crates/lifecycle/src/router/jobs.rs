@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::mem;
 
 use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
 use crate::api::{Delivery, Failure, FromWorker, JobNotice, JobRequest, Moment, Outcome, Reply};
@@ -16,7 +17,7 @@ impl Lifecycle {
     /// Lets the jobs decide, and carries out their orders.
     pub(crate) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
         let shutdown = &self.ending.shutdown;
-        let draws = Cell::new(self.link.draws());
+        let draws = Cell::new(self.link.draws);
         let context = Context {
             options: &self.options,
             end: EndFacts {
@@ -35,7 +36,7 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.jobs, &context);
-        self.link.continue_draws(draws.get());
+        self.link.draws = draws.get();
         self.carry_out(|machine| &mut machine.jobs.said, Self::jobs_said, now);
         decided
     }
@@ -48,11 +49,12 @@ impl Lifecycle {
             Said::Hedge(call) => self.link(now, |link, cx| link.hedge(call, cx)),
             Said::DropCall(call) => self.link(now, |link, _| drop(link.forget_call(call))),
             Said::StoreSeen(at) => self.link.store_was_seen(at),
-            Said::OutcomeTaken => self.link.outcome_was_taken(now),
-            Said::AcksAreBare(since) => self.link.acks_are_bare_since(since),
+            Said::OutcomeTaken => self.link.session.outcome_taken_at = Some(now),
+            Said::AcksAreBare(since) => self.link.session.bare_acks_since = since,
             Said::CheckpointNotSaved(job, failure) => {
-                let is_said = failure != Failure::Unsupported || self.link.has_to_say_that_it_saves_none();
-                if is_said {
+                let is_said = &mut self.link.session.is_without_checkpoints_said;
+                // A backend that saves no checkpoints gets one log line.
+                if failure != Failure::Unsupported || !mem::replace(is_said, true) {
                     self.notify(JobNotice::CheckpointNotSaved(job, failure));
                 }
             }
@@ -107,7 +109,7 @@ impl Lifecycle {
     /// Enters the jobs of a FETCH. Returns whether any of them is new to ojs-init.
     pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
         let mut is_news = false;
-        let is_former = !self.link.session().is(worker);
+        let is_former = !self.link.session.is(worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             if seen.insert(delivery.subject.id.clone()) {

@@ -70,7 +70,7 @@ impl Lifecycle {
             Said::Cancelled(job) => self.jobs(now, |jobs, cx| jobs.is_said_to_be_cancelled(&job, cx)),
             Said::RetryJobs { failures, at, is_soon } => {
                 if self.jobs.retry_now(failures, at, is_soon) {
-                    self.link.retries_at(at);
+                    self.link.session.retried_now_at = Some(at);
                 }
             }
             Said::HeartbeatAccepted {
@@ -112,7 +112,7 @@ impl Lifecycle {
     /// for more jobs, or the worker is being recycled. The jobs of a FETCH in flight are given out.
     pub(crate) fn is_gate_closed(&self) -> bool {
         let is_recycling = self.workers.recycling().is_closed_for_jobs();
-        self.link.memory_gate().is_closed() || is_recycling && !self.may_bring_jobs()
+        self.link.memory_gate_is_closed || is_recycling && !self.may_bring_jobs()
     }
 
     /// Whether a FETCH in flight may bring jobs, or a job waits for a holder.

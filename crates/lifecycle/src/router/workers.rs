@@ -59,7 +59,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn holder_came(&mut self, came: Came, now: Moment) {
-        let greeting = (self.link.session().worker().cloned(), self.ending.told);
+        let greeting = (self.link.session.worker.clone(), self.ending.told);
         self.workers(now, |workers, cx| workers.came(came, greeting, cx));
     }
 

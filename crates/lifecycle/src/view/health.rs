@@ -63,14 +63,14 @@ impl Lifecycle {
     }
 
     fn unheard_of(&self, now: Moment) -> Option<Unhealthy> {
-        let Some(accepted_at) = self.link.accepted_at() else {
+        let Some(accepted_at) = self.link.accepted_at else {
             return Some(if self.link.waits_for_queues(&self.options) {
                 Unhealthy::NotRegistered
             } else {
                 Unhealthy::NoHeartbeat
             });
         };
-        let (since, interval) = (accepted_at.elapsed(now), self.link.session().heartbeats.interval());
+        let (since, interval) = (accepted_at.elapsed(now), self.link.session.heartbeats.interval);
         let is_lost = since > interval.saturating_mul(INTERVALS_OF_A_HEARTBEAT);
         is_lost.then_some(Unhealthy::HeartbeatsLost { since, interval })
     }

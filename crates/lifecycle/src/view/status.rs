@@ -46,11 +46,11 @@ impl Lifecycle {
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
-                worker: self.link.session().worker().cloned(),
-                heartbeat_age: self.link.accepted_at().map(|at| at.elapsed(now)),
+                worker: self.link.session.worker.clone(),
+                heartbeat_age: self.link.accepted_at.map(|at| at.elapsed(now)),
                 is_unreachable: self.link.is_in_outage(),
                 trouble: self.trouble(now),
-                requests: self.link.calls().len(),
+                requests: self.link.calls.len(),
             },
         }
     }
