@@ -37,7 +37,7 @@ numbers! {
 
 /// The process behind a holder. The pid is in the lower half. A number in the upper half makes the
 /// id unique over time, because the system reuses pids. Shown as the pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
 impl ProcessId {

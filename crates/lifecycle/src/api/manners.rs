@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The manners of a holder, fixed from its first moment on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Manners {
     /// The holder receives messages that it did not ask for: hello, lifecycle, cancel. If it does
     /// not, only the end of its process stops a job. Every holder receives jobs, and replies to its

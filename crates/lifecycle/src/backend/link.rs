@@ -27,7 +27,7 @@ use crate::timers::Timers;
 pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 
 /// The state of the session with the backend, and every request in flight.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(crate) session: BackendSession,
     pub(crate) calls: Calls,
@@ -113,18 +113,9 @@ impl Link {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             session: BackendSession::new(options.heartbeat_interval),
-            calls: Calls::default(),
-            answer_times: AnswerTimes::default(),
-            memory_taken: None,
-            memory_gate_is_closed: false,
-            outages: Outages::default(),
             streams: Streams::new(&options.listen_to),
-            wake_ups: WakeUps::default(),
-            poll_pace: PollPace::default(),
             draws: Draws::new(options.seed),
-            timers: Timers::default(),
-            accepted_at: None,
-            said: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -39,8 +39,9 @@ pub(super) const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 const FEWEST_DOUBLINGS: u32 = 2;
 
 /// The stage of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 enum StreamStage {
+    #[default]
     Closed,
     /// The request is in flight.
     Asked(CallId),
@@ -49,9 +50,8 @@ enum StreamStage {
 }
 
 /// One stream.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Stream {
-    topic: StreamTopic,
     stage: StreamStage,
     /// How often in a row the request failed or the stream ended soon.
     failures: u32,
@@ -82,6 +82,8 @@ struct Stream {
 /// together, which ojs-init asks for if the others are missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Streams {
+    /// The subject of each stream.
+    topics: Vec<StreamTopic>,
     all: Vec<Stream>,
     /// Whether ojs-init wants streams at the moment.
     pub(super) is_listening: bool,
@@ -97,23 +99,10 @@ impl Streams {
         let queues = queues.get(..queues.len().min(MOST_STREAMS)).unwrap_or_default();
         let each = queues.iter().map(|queue| StreamTopic::Queue(queue.clone()));
         let together = (!queues.is_empty()).then(|| StreamTopic::Queues(queues.to_vec()));
-        let stream = |topic| Stream {
-            topic,
-            stage: StreamStage::Closed,
-            failures: 0,
-            server_errors: 0,
-            awaits_backend: false,
-            is_missing: false,
-            was_cut: false,
-            has_told: false,
-            taken_at: None,
-            missed: 0,
-            is_deaf: false,
-            awaits_job: false,
-            had_job: false,
-        };
+        let topics: Vec<StreamTopic> = each.chain(together).collect();
         Self {
-            all: each.chain(together).map(stream).collect(),
+            all: vec![Stream::default(); topics.len()],
+            topics,
             ..Self::default()
         }
     }
@@ -135,7 +124,7 @@ impl Streams {
 
     /// The subject of a stream.
     pub(super) fn topic(&self, index: usize) -> Option<&StreamTopic> {
-        self.all.get(index).map(|stream| &stream.topic)
+        self.topics.get(index)
     }
 
     /// Whether the stream is neither open nor asked for.
@@ -283,12 +272,11 @@ impl Streams {
 
     /// A job of this queue arrived. Returns the stream that may exist now.
     pub(super) fn job_came(&mut self, queue: &Text) -> Option<usize> {
-        let is_it = |stream: &Stream| stream.awaits_job && stream.topic == StreamTopic::Queue(queue.clone());
-        let index = self.all.iter().position(is_it)?;
-        if let Some(stream) = self.all.get_mut(index) {
-            stream.awaits_job = false;
-            stream.had_job = true;
-        }
+        let topic = StreamTopic::Queue(queue.clone());
+        let mut streams = self.all.iter_mut().zip(&self.topics).enumerate();
+        let (index, (stream, _)) = streams.find(|(_, (stream, of))| stream.awaits_job && **of == topic)?;
+        stream.awaits_job = false;
+        stream.had_job = true;
         Some(index)
     }
 
@@ -358,8 +346,8 @@ impl Streams {
     /// `most` times.
     pub(super) fn missed(&mut self, queues: &BTreeSet<&Text>, since: Moment, most: u8) -> Option<usize> {
         let mut deaf = None;
-        for (index, stream) in self.all.iter_mut().enumerate() {
-            let is_about_them = match &stream.topic {
+        for (index, (stream, topic)) in self.all.iter_mut().zip(&self.topics).enumerate() {
+            let is_about_them = match topic {
                 StreamTopic::Queue(queue) => queues.contains(queue),
                 StreamTopic::Queues(all) => all.iter().any(|queue| queues.contains(queue)),
             };

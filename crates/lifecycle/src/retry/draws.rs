@@ -16,6 +16,12 @@ pub struct Draws {
     pub jitter: Jitter,
 }
 
+impl Default for Draws {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl Draws {
     /// The draws of this seed.
     pub fn new(seed: u64) -> Self {

@@ -11,7 +11,7 @@ use crate::worker::asks::Asks;
 use crate::worker::offers::{HolderRank, OfferNumber};
 
 /// One holder.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The process behind the holder.
     pub process: ProcessId,
@@ -63,25 +63,8 @@ impl Holder {
     pub fn new(process: ProcessId, manners: Manners) -> Self {
         Self {
             process,
-            is_of_unknown_process: false,
-            last_said: None,
             manners,
-            ready: None,
-            asked_queues: Asks::default(),
-            queue_turns: 0,
-            has_unread_output: false,
-            has_unread_job: false,
-            is_reading_paused: false,
-            is_closed: false,
-            is_kept: false,
-            is_given_up: false,
-            malformed: 0,
-            pings: 0,
-            signal_pause: Duration::ZERO,
-            last_job_number: 0,
-            offer: None,
-            held: 0,
-            overdue: 0,
+            ..Self::default()
         }
     }
 
