@@ -1,12 +1,13 @@
 //! The requests in flight. Each has one record, whether it was sent once or again beside a copy
-//! that hangs: the copies share one answer. Each kind has a running count, because every event
-//! reads the counts and there may be thousands of requests.
+//! that hangs: the copies share one answer. The requests about each topic are kept together,
+//! because every event counts them and there may be thousands of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::ids::CallId;
 use crate::api::{Call, Failure, FailureClass, Moment, Reply};
 use crate::backend::purpose::{Purpose, Topic, WhenItHangs};
+use crate::groups::Groups;
 
 /// One hedge is allowed for this many requests in flight, and one in any case.
 const REQUESTS_FOR_EACH_HEDGE: usize = 10;
@@ -48,25 +49,14 @@ pub(crate) struct Calls {
     /// Requests with a rule that ojs-init has not applied yet. Numbers grow with time, so the
     /// oldest request is the first.
     watched: BTreeSet<CallId>,
-    /// Requests that are about no single job: a handful, however many jobs there are.
-    general: BTreeSet<CallId>,
-    /// Number of requests that a report, or a repeated delivery, waits for.
-    reports: usize,
-    /// Number of requests that check a job that a heartbeat did not extend.
-    checks: usize,
+    /// The requests about each topic. Only a handful is about no single job.
+    by_topic: Groups<Topic, CallId>,
 }
 
 impl Calls {
     /// Adds a request. `again` is what may be sent again.
     pub(super) fn insert(&mut self, first: CallId, purpose: Purpose, again: Option<Call>, now: Moment) {
-        match purpose.topic() {
-            Topic::General => {
-                self.general.insert(first);
-            }
-            Topic::Report => self.reports += 1,
-            Topic::Check => self.checks += 1,
-            Topic::News => {}
-        }
+        self.by_topic.insert(purpose.topic(), first);
         let mut request = SentCall {
             purpose,
             again,
@@ -90,14 +80,7 @@ impl Calls {
         for copy in request.open() {
             self.first_of.remove(&copy);
         }
-        match request.purpose.topic() {
-            Topic::General => {
-                self.general.remove(&first);
-            }
-            Topic::Report => self.reports -= 1,
-            Topic::Check => self.checks -= 1,
-            Topic::News => {}
-        }
+        self.by_topic.remove(&request.purpose.topic(), &first);
         Some(request)
     }
 
@@ -199,7 +182,8 @@ impl Calls {
 
     /// The requests that are about no single job, with their purposes.
     pub(crate) fn general(&self) -> impl Iterator<Item = (CallId, &Purpose)> {
-        self.general
+        self.by_topic
+            .of(&Topic::General)
             .iter()
             .filter_map(|first| Some((*first, &self.all.get(first)?.purpose)))
     }
@@ -211,12 +195,12 @@ impl Calls {
 
     /// Number of requests that a report, or a repeated delivery, waits for.
     pub(crate) fn reports(&self) -> usize {
-        self.reports
+        self.by_topic.of(&Topic::Report).len()
     }
 
     /// Number of requests that check a job that a heartbeat did not extend.
     pub(crate) fn checks(&self) -> usize {
-        self.checks
+        self.by_topic.of(&Topic::Check).len()
     }
 
     /// Compares the counts and the later copies with the requests.
@@ -231,9 +215,8 @@ impl Calls {
             let later = request.open().filter(|copy| copy != first);
             right.first_of.extend(later.map(|copy| (copy, *first)));
         }
-        let are_counted = (self.reports, self.checks) == (right.reports, right.checks) && self.general == right.general;
         let is_watched_open = self.watched.iter().all(|first| self.sent_at(*first).is_some());
-        if are_counted && is_watched_open && self.first_of == right.first_of {
+        if self.by_topic == right.by_topic && is_watched_open && self.first_of == right.first_of {
             Ok(())
         } else {
             Err("the requests that are on their way are counted wrongly".to_owned())

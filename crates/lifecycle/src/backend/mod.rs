@@ -16,7 +16,7 @@
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `answer_times`, `outage`, `outages` |
 //!
-//! The part may use `api`, `timers` and `retry`. Start with `link`, then `fetch`.
+//! The part may use `api`, `timers`, `groups` and `retry`. Start with `link`, then `fetch`.
 
 pub(super) mod answer_times;
 pub(super) mod answers;

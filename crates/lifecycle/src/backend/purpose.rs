@@ -77,7 +77,7 @@ impl Purpose {
 }
 
 /// The subject of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Topic {
     /// No single job.
     General,
