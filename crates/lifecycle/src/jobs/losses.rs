@@ -156,9 +156,16 @@ impl Jobs {
         let was_dropped = self.ledger.get(claim).is_some_and(|job| job.is_dropped);
         self.is_ours_again(claim);
         if let Some(Place::Held(held)) = self.ledger.get(claim).map(|job| job.place.clone()) {
-            // Messages from here on are about the new reservation. An operator's cancel is about
-            // the handler, so it stays.
-            let cancelled = held.cancelled.filter(|reason| *reason == CancelReason::Operator);
+            // The first cancel of a lost job was about its reservation. A grace that goes on is
+            // then that of an operator's cancel, because no other cancel of a lost job has one.
+            let is_in_grace = self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
+            // Messages from here on are about the new reservation. The cancel of an operator or for
+            // the job's timeout is about the handler, so it stays.
+            let cancelled = match held.cancelled {
+                Some(CancelReason::Operator | CancelReason::Timeout) => held.cancelled,
+                Some(CancelReason::Lost | CancelReason::Cancelled) if is_in_grace => Some(CancelReason::Operator),
+                Some(CancelReason::Lost | CancelReason::Cancelled | CancelReason::Shutdown) | None => None,
+            };
             let mut beats = BeatRecord::named_at(cx.now);
             beats.was_adopted = was_dropped;
             let held = Held {
