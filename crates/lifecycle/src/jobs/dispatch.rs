@@ -279,6 +279,8 @@ impl Jobs {
         let is_hung = |cause: &EndCause| matches!(cause, EndCause::Hung { .. });
         let is_of_another = |cause: &EndCause| matches!(cause, EndCause::Hung { job, .. } if job.id != id);
         let is_recycled = |cause: &EndCause| *cause == EndCause::Recycled;
+        // Besides the stop phase and the end of a process, only a recycling cancels jobs like this.
+        let ends_by_recycling = held.is_told_of_shutdown && !was_ended_for(held.holder, |_| true, cx);
         // In a drain the earlier of the two ends decides.
         let has_time_left = cx.end.phase == Phase::Stop && self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
         if is_lost {
@@ -291,7 +293,9 @@ impl Jobs {
             self.end_cancelled(claim, why, cx);
         } else if cx.end.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, cx);
-        } else if was_ended_for(held.holder, is_recycled, cx) && !was_ended_for(held.holder, is_of_another, cx) {
+        } else if ends_by_recycling
+            || was_ended_for(held.holder, is_recycled, cx) && !was_ended_for(held.holder, is_of_another, cx)
+        {
             self.cut_off_by_recycling(claim, cx);
         } else if was_ended_for(held.holder, is_hung, cx) {
             self.requeue(claim, "its process was ended because another job of it hung", cx);
