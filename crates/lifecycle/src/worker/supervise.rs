@@ -163,8 +163,10 @@ impl Workers {
     /// Remembers that ojs-init ends this process, as the reason if the worker ends because of that.
     pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, cx: &Context) {
         let main = self.supervision.process();
-        // The old one of two worker processes takes no other with it.
-        if *cause == EndCause::Recycled && Some(process) != main {
+        // Neither of two workers ends the other: the old one at the end of its time, or a next one
+        // that failed.
+        let is_of_old = self.recycling.has_old() && self.holders.is_old(process);
+        if is_of_old || *cause == EndCause::Recycled && Some(process) != main {
             return;
         }
         let is_of_main = |blame: &Blame| Some(blame.process) == main;

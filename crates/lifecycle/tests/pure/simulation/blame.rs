@@ -95,8 +95,10 @@ impl Blame {
             .skip(self.of_old)
             .find(|ending| Some(ending.process) == self.main);
         let is_recent = |ending: &&Ending| now < ending.at + options.cancel_grace + CONSEQUENCE;
+        // The old one of two workers does not take the next one with it.
+        let is_of_old = |ending: &Ending| self.old.is_some() && Some(ending.process) < self.main;
         let mut others = self.endings.iter().skip(self.of_old).rev();
-        let last = others.find(|ending| ending.cause != EndCause::Recycled);
+        let last = others.find(|ending| ending.cause != EndCause::Recycled && !is_of_old(ending));
         let ending = of_main.or(last.filter(is_recent))?;
         let by_signal = matches!(
             ended,
