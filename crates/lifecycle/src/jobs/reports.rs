@@ -14,6 +14,7 @@ use crate::api::{
 };
 use crate::jobs::brake::{Braked, GivenBackBy};
 use crate::jobs::job::{Again, Hold, Job, LookStep, Place, Question, Report};
+use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
@@ -67,7 +68,13 @@ impl Jobs {
                 self.say(Said::PauseFetch);
             }
             if let Some(why) = why_not {
+                let is_shared = self.ledger.get(claim).is_some_and(|job| job.any_may_answer);
                 self.let_reservation_expire(claim, why, cx);
+                if is_shared && listener.is_some() {
+                    // The holder's outcome decided, and a repeated one gets the same reply.
+                    let decided = Remembered::Decided(About::Release, false);
+                    self.memory.remember(id.clone(), decided);
+                }
                 return self.confirm(listener, id, About::Release, false);
             }
         }
