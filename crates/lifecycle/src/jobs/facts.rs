@@ -85,8 +85,9 @@ pub(crate) trait Takers {
     /// When the holder last sent a message, if only its messages show that it is there.
     fn last_said(&self, holder: HolderId) -> Option<Moment>;
     fn process_of(&self, holder: HolderId) -> Option<ProcessId>;
-    /// Whether ojs-init can send messages to the holder.
-    fn is_there(&self, holder: HolderId) -> bool;
+    /// Whether ojs-init can send messages to the holder, and its process has not ended and is not
+    /// being ended. True also for the old one of two workers.
+    fn is_at_work(&self, holder: HolderId) -> bool;
     /// Whether its connection is open.
     fn is_open(&self, holder: HolderId) -> bool;
     /// Whether the holder receives messages that it has not asked for.

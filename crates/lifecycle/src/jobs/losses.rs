@@ -222,8 +222,8 @@ impl Jobs {
     pub(crate) fn lost_job_outlived_grace(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
-        // A holder that has left or was given up gets no message, and its process is being ended.
-        if cx.end.phase == Phase::Stop || !cx.takers.is_there(held.holder) {
+        // A holder that has left, or whose process is being ended, gives its slot back soon.
+        if cx.end.phase == Phase::Stop || !cx.takers.is_at_work(held.holder) {
             return;
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));

@@ -76,8 +76,10 @@ impl Takers for Workers {
         self.holders().get(holder).map(|holder| holder.process)
     }
 
-    fn is_there(&self, holder: HolderId) -> bool {
-        self.holders().get(holder).is_some_and(Holder::is_there)
+    fn is_at_work(&self, holder: HolderId) -> bool {
+        let holder = self.holders().get(holder).filter(|holder| !holder.is_closed);
+        let process = holder.and_then(|holder| self.holders().process(holder.process));
+        process.is_some_and(|process| process.ending.is_none() && !process.is_gone())
     }
 
     fn is_open(&self, holder: HolderId) -> bool {
