@@ -39,9 +39,17 @@ module OjsWorker
     # @api private
     def log(level, text, error = nil)
       text = Wire.line(text)
-      logger.public_send(level, error ? ErrorLine.new(text, error) : text)
+      interruptible { logger.public_send(level, error ? ErrorLine.new(text, error) : text) }
     rescue StandardError, SystemStackError
       nil # There is no other place to report it.
+    end
+
+    # Run code of the program that is no handler, on a thread of the pool. A Timeout works in it,
+    # and a thread that it starts can be ended: a new thread inherits the mask of interrupts. An
+    # interrupt that is pending already was meant for the handler, so it stays out.
+    # @api private
+    def interruptible(&block)
+      Thread.pending_interrupt? ? yield : Thread.handle_interrupt(Object => :immediate, &block)
     end
 
     # @api private

@@ -9,6 +9,7 @@ ENV["MT_NO_PLUGINS"] = "1" # Those of Rails load half of Rails.
 require "minitest/autorun"
 require "socket"
 require "stringio"
+require "timeout"
 require "tmpdir"
 require "ojs_worker"
 
@@ -176,9 +177,18 @@ class WorkerTest < Minitest::Test
   end
 
   # A program in a process of its own, with the library loaded and OJS_SOCKET set.
-  def spawn_program(source, **options)
+  def spawn_program(source, *words, **options)
     lib = File.expand_path("../lib", __dir__)
-    Process.spawn({ "OJS_SOCKET" => @init.path }, "ruby", "-I", lib, "-r", "ojs_worker", "-e", source, **options)
+    program = ["ruby", "-I", lib, "-r", "ojs_worker", "-e", source, "--", *words]
+    Process.spawn({ "OJS_SOCKET" => @init.path }, *program, **options)
+  end
+
+  # Ends a program that a test has left running.
+  def kill(pid)
+    Process.kill("KILL", pid)
+    Process.wait(pid)
+  rescue Errno::ESRCH, Errno::ECHILD
+    nil # It has ended and was waited for.
   end
 
   # @return [Process::Status]

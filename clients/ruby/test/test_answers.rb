@@ -132,6 +132,19 @@ class TestAnswers < WorkerTest
                   ["unknown", OjsWorker::Retry], ["sleep", OjsWorker::Cancelled]], seen)
   end
 
+  def test_a_timeout_in_a_hook_works
+    seen = Thread::Queue.new
+    worker = new_worker
+    worker.on_failed { Timeout.timeout(0.05) { sleep(1) } && seen << :late }
+    worker.on_failed { seen << :next }
+    worker.job("t") { raise "x" }
+    start(worker)
+    @init.greet
+    assert_equal("x", @init.answer_to("j1")["error"]["message"])
+    assert_equal(:next, take(seen))
+    assert_match(/a hook for failed jobs raises: Timeout::Error/, @log.string)
+  end
+
   def test_middleware_is_around_the_handler_the_first_one_outermost
     worker = new_worker
     worker.middleware { |job, &handler| ["outer", *handler.call] << job.context.delete(:left) }

@@ -125,6 +125,35 @@ class TestWorker < WorkerTest
     assert_equal(0, wait_for(pid).exitstatus)
   end
 
+  def test_a_thread_that_a_hook_or_a_logger_starts_does_not_keep_the_process
+    source = <<~RUBY
+      starts = Class.new(Logger) { def error(*) = @thread ||= Thread.new { sleep } }
+      OjsWorker.logger = starts.new(nil) if ARGV[0] == "logger"
+      worker = OjsWorker::Worker.new
+      worker.on_failed { @thread ||= Thread.new { sleep } } if ARGV[0] == "hook"
+      worker.job("t") { raise "x" }
+      worker.run
+    RUBY
+    %w[hook logger].each do |who|
+      pid = spawn_program(source, who, err: File::NULL)
+      @init.greet
+      assert_equal("fail", @init.answer_to("j1")["type"])
+      @init.terminate
+      assert_equal(0, wait_for(pid).exitstatus)
+    ensure
+      kill(pid)
+    end
+  end
+
+  def test_a_hook_that_ends_its_thread_costs_no_answer
+    worker = new_worker
+    worker.on_failed { Thread.exit }
+    worker.job("t") { raise OjsWorker::Discard, "never" }
+    start(worker)
+    @init.greet
+    2.times { |n| assert_equal(["never", false], @init.answer_to("j#{n}")["error"].values_at("message", "retryable")) }
+  end
+
   def test_a_forked_child_leaves_the_connection_alone
     serve do |job|
       reader, writer = IO.pipe

@@ -44,6 +44,14 @@ module OjsWorker
       Wire.frame("fail", job.id, error: described)
     end
 
+    # The answer without a word in the log, and without a result.
+    # @return [String] the frame
+    def bare(job, error)
+      return Wire.frame("ack", job.id) unless error
+      failure = failure_of(error)
+      failure ? Wire.frame("fail", job.id, error: Report.describe(failure)) : release(job, error)
+    end
+
     # @return [Boolean] whether the backend will not try the job again
     def final?(job, failure) = job.last_attempt? || (failure.is_a?(Failure) && !failure.retryable?)
 

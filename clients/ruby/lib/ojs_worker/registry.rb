@@ -37,7 +37,7 @@ module OjsWorker
     def failed(job, error, is_final)
       exhausted = handler_for(job).exhausted if is_final && handler_for(job).is_a?(ClassHandler)
       [*@hooks, *exhausted].each do |hook|
-        hook.call(job, error)
+        OjsWorker.interruptible { hook.call(job, error) }
       rescue Exception => e # rubocop:disable Lint/RescueException
         OjsWorker.log(:error, "job #{job.id}: a hook for failed jobs raises", e)
       end

@@ -190,6 +190,9 @@ module OjsWorker
       # In a child that a handler forked and left: the job is the parent's.
       exit!(error ? 1 : 0) if @link.foreign?
       data = answer(job, result, error)
+    ensure
+      # There is no answer yet if a Thread#kill ended a hook or the logger.
+      data ||= Answer.bare(job, error)
       change do
         # Forget the job before the answer is written: the same id may come again right after it.
         @held.delete(job.id)
