@@ -11,7 +11,7 @@ import time
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Dict, Generic, Iterable
 from typing import Iterator, List, Optional, TypeVar, Union
 
-from ._basics import Cancelled, OjsError, frame, typed
+from ._basics import Cancelled, OjsError, frame, text_of, typed
 from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 
 MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
@@ -148,7 +148,9 @@ class BaseJob(Generic[S]):
         backend, the newest."""
         if isinstance(progress, bool) or not isinstance(progress, (int, float)) or progress != progress:
             raise ValueError(f"progress is a number from 0 to 1, not {progress!r}")
-        fields = {"progress": min(max(progress, 0), 1), "message": message, "data": data}
+        # ojs-init closes the connection after three frames whose message is not a string.
+        text = None if message is None else text_of(message)
+        fields = {"progress": min(max(progress, 0), 1), "message": text, "data": data}
         fields = {name: value for name, value in fields.items() if value is not None}
         return self._send(frame({"type": "progress", "job_id": self.id, **fields}, self._session.default, "replace"))
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import unittest
+from pathlib import Path
 from typing import Any, Literal, NewType
 from unittest import mock
 
@@ -70,6 +71,14 @@ class ErrorPaths(unittest.TestCase):
 
         outcome = outcome_of(lambda job: job.progress(Real(0.5), "a\udcff"))
         self.assertEqual(outcome.progress, [{"progress": 0.5, "message": "a?"}])
+
+    def test_the_message_of_a_progress_is_a_string(self) -> None:
+        def t(job: Job) -> None:
+            for message in (0, Path("/a"), ValueError("x"), None):
+                job.progress(0.5, message)  # type: ignore[arg-type]
+
+        messages = [report.get("message") for report in outcome_of(t).progress]
+        self.assertEqual(messages, ["0", "/a", "x", None])
 
     def test_a_log_line_is_json_whatever_its_extras_are(self) -> None:
         cyclic: Any = []
