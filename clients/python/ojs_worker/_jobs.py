@@ -17,6 +17,9 @@ from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
 """A job with a longer timeout has no deadline."""
 
+CHECKPOINT = b'{"type":"checkpoint",'
+"""The beginning of each checkpoint frame."""
+
 Row = TypeVar("Row")
 Rows = Union[Iterable[Row], AsyncIterable[Row]]
 S = TypeVar("S")  # What a report returns: None, or an awaitable.
@@ -276,8 +279,14 @@ class AsyncJob(BaseJob[Awaitable[None]]):
         return await self._step(name, function, args, kwargs)
 
     async def _send(self, data: bytes) -> None:
-        if not self._session.send(data, self, waits=False):
+        if self._session.send(data, self, waits=False):
+            return
+        try:
             await asyncio.to_thread(self._session.send, data, self)
+        except asyncio.CancelledError:
+            # The thread may not have begun. A checkpoint is saved with the answer then, perhaps for the second time.
+            self._resume.has_unsaved |= data.startswith(CHECKPOINT)
+            raise
 
     def _cancel(self, reason: str) -> None:
         super()._cancel(reason)

@@ -1,10 +1,11 @@
 """Steps and loops that go on where an earlier attempt stopped. The shared sessions show the usual cases."""
 
 import asyncio
+import json
 import unittest
 from typing import Any, AsyncIterator, Iterator, List
 
-from .fake import CLIENT, PATIENCE  # noqa: F401
+from .fake import PATIENCE, SocketTest, job
 from ojs_worker import AsyncJob, AsyncWorker, Job, Outcome, Worker
 
 
@@ -135,3 +136,31 @@ class Steps(unittest.TestCase):
             return [await job.step("a", asyncio.sleep, 0, "A"), await job.step("b", lambda: "B")]
 
         self.assertEqual(perform(t).result, ["A", "B"])
+
+
+class AsyncCancel(SocketTest):
+    def test_a_step_whose_checkpoint_waits_for_a_thread_is_saved_at_a_cancel(self) -> None:
+        process = self.start("""
+import concurrent.futures
+worker = AsyncWorker()
+@worker.job("t")
+async def t(job: AsyncJob):
+    loop, is_over = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+    loop.run_in_executor(None, is_over.wait)  # Its only thread is busy.
+    def charge():
+        loop.call_soon(job._session.on_frame, {"type": "cancel", "job_id": job.id, "reason": "shutdown"})
+        return "x" * 30_000  # Too long to be written without a thread.
+    try:
+        await job.step("charge", charge)
+    finally:
+        is_over.set()
+worker.run()
+""")
+        connection = self.accept()
+        connection.send(job("j1"))
+        connection.terminate(60_000)
+        checkpoint, release = map(json.loads, connection.lines.readlines())
+        self.assertEqual(checkpoint["state"]["steps"], [["charge", "x" * 30_000]])
+        self.assertEqual((release["type"], release["reason"]), ("release", "shutdown"))
+        self.ends(process, 0)
