@@ -92,6 +92,10 @@ class Performance(Link):
             timer.daemon = True
             timer.start() if after else self._session.on_frame(cancel)
 
+    def send(self, data: bytes, before: Optional[Callable[[], None]] = None, waits: bool = True) -> bool:
+        """Take a frame. That never waits, and no thread would write later what is left to it."""
+        return super().send(data, before)
+
     def _write(self, data: bytes, waits: bool) -> bool:
         for sent in map(json.loads, data.splitlines()):
             kind = sent.pop("type")

@@ -49,6 +49,12 @@ class Results(unittest.TestCase):
         self.assertEqual(outcome.result, str(uuid.UUID(int=1)))
         self.assertEqual(outcome.checkpoints[0], {"day": "2026-01-02"})
 
+    def test_perform_takes_a_long_answer_of_an_async_handler(self) -> None:
+        async def t() -> str:
+            return "x" * 30_000
+
+        self.assertEqual(len(perform(t, patience=5).result), 30_000)
+
 
 class Failures(unittest.TestCase):
     def setUp(self) -> None:
