@@ -89,8 +89,8 @@ final class Execution implements Runnable {
 
     /** Saves the position of resumable work if the job comes again. */
     private Throwable saved(Throwable outcome) {
-        String reason = job.cancelReason().orElse("");
-        if (isForGood(outcome) || reason.equals("cancelled") || reason.equals("lost")) { return outcome; }
+        // After an operator's cancel the job may come again, as ojs-init is configured.
+        if (isForGood(outcome) || job.cancelReason().orElse("").equals("lost")) { return outcome; }
         try {
             job.flush();
         } catch (CheckpointTooLarge tooLarge) {

@@ -96,6 +96,8 @@ final class Resume {
         try {
             JsonNode result = mapper.valueToTree(body.call());
             finish(name, result);
+            // Now, and not with the next step: the process may die before that.
+            flush();
             stepNanos.put(begun.size(), System.nanoTime() - start);
             return result;
         } finally {
