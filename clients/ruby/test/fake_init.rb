@@ -7,6 +7,7 @@ require "json"
 require "logger"
 ENV["MT_NO_PLUGINS"] = "1" # Those of Rails load half of Rails.
 require "minitest/autorun"
+require "minitest/mock"
 require "socket"
 require "stringio"
 require "timeout"

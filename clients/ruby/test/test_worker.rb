@@ -200,6 +200,22 @@ class TestWorker < WorkerTest
     500.times { |number| assert_includes(%w[ack fail], @init.answer_to("j#{number}", "t", number)["type"]) }
   end
 
+  def test_without_a_thread_a_job_goes_back_and_with_one_it_waits_for_that
+    go = Thread::Queue.new
+    _, thread = serve { |job| job.args[0] && go.pop }
+    without_new_threads { assert_equal("no thread can be started", @init.answer_to("j1")["reason"]) }
+    @init.send_frame(job_frame("j2", "t", true))
+    wait_until { go.num_waiting == 1 }
+    without_new_threads do
+      @init.send_frame(job_frame("j3"))
+      sync
+    end
+    go << "done"
+    assert_equal([["j2", "done"], ["j3", nil]], Array.new(2) { @init.answer.values_at("job_id", "result") })
+    assert_match(/ERROR.*can't create Thread.*there are 1 threads for jobs/, @log.string)
+    assert_predicate(thread, :alive?)
+  end
+
   def test_threads_are_used_again_and_see_nothing_of_the_job_before
     serve do
       before = Thread.current[:mine]
@@ -209,5 +225,12 @@ class TestWorker < WorkerTest
     threads = Array.new(20) { |n| @init.answer_to("j#{n}")["result"] }
     assert_equal([nil], threads.map(&:first).uniq)
     assert_operator(threads.map(&:last).uniq.size, :<=, 10)
+  end
+
+  private
+
+  # As with a limit of processes that is reached.
+  def without_new_threads(&block)
+    Thread.stub(:new, ->(*) { raise ThreadError, "can't create Thread: Resource temporarily unavailable" }, &block)
   end
 end

@@ -11,7 +11,9 @@ module OjsWorker
       @size = 0
     end
 
-    # Run a task on an idle thread or a new one; with `limit` threads at work it waits for one.
+    # Run a task on an idle thread or a new one; with `limit` threads at work, or if no more can be
+    # started, it waits for one.
+    # @raise [ThreadError] if there is no thread at all
     def submit(limit, &task)
       @lock.synchronize do
         start if @tasks.num_waiting <= @tasks.size && @size < limit
@@ -29,6 +31,9 @@ module OjsWorker
       # A Timeout or Thread#kill that comes late must not cost a job its answer.
       Thread.new { Thread.handle_interrupt(Object => :never) { work } }.report_on_exception = false
       @size += 1
+    rescue ThreadError => e
+      OjsWorker.log(:error, "#{e.message}; there are #{@size} threads for jobs")
+      raise if @size.zero?
     end
 
     def work

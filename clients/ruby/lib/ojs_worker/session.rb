@@ -129,6 +129,9 @@ module OjsWorker
       job = JobContext.new(self, envelope, checkpoint)
       @lock.synchronize { @held[id] = job }
       @pool.submit(@concurrency) { work(job) }
+    rescue ThreadError
+      # The limit of processes or memory is reached. Another worker may have room.
+      finish(job, nil, Release.new("no thread can be started"))
     end
 
     # Ruby's parser has limits of its own; a job that it refuses fails for good.
