@@ -103,12 +103,13 @@ func messageOf(message string, cause error) string {
 
 // Failure is an error as the backend gets it. ojs-init cuts what is too long.
 type Failure struct {
-	Message   string         `json:"message"`
+	// ojs-init reads the beginning of a line that is too long, so what decides comes first.
+	Retryable bool           `json:"retryable"`
 	Code      string         `json:"code"`
 	Type      string         `json:"type"`
-	Retryable bool           `json:"retryable"`
-	Details   map[string]any `json:"details,omitempty"`
+	Message   string         `json:"message"`
 	Backtrace []string       `json:"backtrace,omitempty"`
+	Details   map[string]any `json:"details,omitempty"`
 }
 
 // outcome is an error by which a handler decides what becomes of its job.

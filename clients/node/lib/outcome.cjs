@@ -87,15 +87,15 @@ function gaveUp(job, thrown) {
 }
 
 /**
- * `type` and `job_id` come first: ojs-init reads them even if the rest is too long. It clips the
- * fields.
+ * The job and what decides come first: ojs-init reads them even if the rest is too long. It clips
+ * the fields.
  * @param {Job} job
  * @param {any} thrown
  */
 function failLine(job, thrown) {
   if (!(thrown instanceof Error)) {
     const text = typeof thrown?.message === "string" ? thrown.message : String(thrown);
-    return frame(job, "fail", { error: { message: `the handler threw ${text}`, code: "handler_error", retryable: true } });
+    return frame(job, "fail", { error: { retryable: true, code: "handler_error", message: `the handler threw ${text}` } });
   }
   /** @type {Partial<JobError>} */
   const meant = thrown instanceof JobError ? thrown : {};
@@ -103,7 +103,7 @@ function failLine(job, thrown) {
   const frames = framesOf(thrown);
   const backtrace = frames.length > 0 ? frames : undefined;
   const message = String(thrown.message || type);
-  const error = { message, code: String(code), type: String(type), retryable: Boolean(retryable), backtrace };
+  const error = { retryable: Boolean(retryable), code: String(code), type: String(type), message, backtrace };
   const { json } = checkedJson(details ?? undefined);
   const line = frame(job, "fail", { error });
   return json === undefined ? line : `${line.slice(0, -2)},"details":${json}}}`;

@@ -18,7 +18,7 @@ test("ready has the smaller concurrency and the types, and the frames of answers
   init.send(job("a"), job("b", [], { id: "j2" }));
   const lines = [await init.line(), await init.line()].sort();
   assert.equal(lines[0], '{"type":"ack","job_id":"j1","result":1}');
-  assert.match(lines[1], /^\{"type":"fail","job_id":"j2","error":\{"message":"no",/);
+  assert.match(lines[1], /^\{"type":"fail","job_id":"j2","error":\{"retryable":true,"code":"handler_error","type":"Error","message":"no",/);
   assert.equal((await startWorker(t, { handlers: { "*": () => {} } })).ready.types, undefined);
 });
 

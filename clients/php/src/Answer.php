@@ -37,15 +37,16 @@ final class Answer
         $isOwn = $error instanceof Failure;
         $cause = $isOwn ? $error->getPrevious() : $error;
         $message = $error->getMessage();
+        // ojs-init reads the beginning of a line that is too long, so what decides comes first.
         $described = [
-            'message' => $message === '' && $cause !== null ? $cause->getMessage() : $message,
+            'retryable' => !$error instanceof Discard,
             'code' => $isOwn ? $error->errorCode : 'handler_error',
             'type' => ($isOwn ? $error->type : null) ?? Text::className($cause ?? $error),
-            'retryable' => !$error instanceof Discard,
+            'message' => $message === '' && $cause !== null ? $cause->getMessage() : $message,
         ];
-        if ($isOwn && $error->details !== null) {
-            $described['details'] = (object) $error->details;
+        if ($cause !== null) {
+            $described['backtrace'] = Text::backtrace($cause);
         }
-        return $described + ($cause === null ? [] : ['backtrace' => Text::backtrace($cause)]);
+        return $described + ($isOwn && $error->details !== null ? ['details' => (object) $error->details] : []);
     }
 }

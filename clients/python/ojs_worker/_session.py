@@ -218,7 +218,7 @@ class Session:
             data += answer_of(job, result, error, self.default)
         except Exception:  # An error with odd fields.
             log.exception("job %s: its error cannot be described", shown(job.id))
-            failure = {"message": type(error).__name__, "retryable": not isinstance(error, Discard)}
+            failure = {"retryable": not isinstance(error, Discard), "message": type(error).__name__}
             data += frame({"type": "fail", "job_id": job.id, "error": failure})
         job._is_over = True
         send = functools.partial(self._link.send, data, functools.partial(self._forget, job))
@@ -302,7 +302,7 @@ class Session:
         with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
             job_id = json.loads(line, parse_int=str)["job"]["id"]
             why = "Python does not read an integer of so many digits"
-            failure = {"message": why, "code": "invalid_job", "retryable": False}
+            failure = {"retryable": False, "code": "invalid_job", "message": why}
             self._send_soon(frame({"type": "fail", "job_id": job_id, "error": failure}))
 
     def _on_ping_frame(self, received: Frame) -> None:
@@ -378,21 +378,23 @@ def answer_of(job: AnyJob, result: Any, error: Optional[BaseException], default:
 
 
 def describe(error: BaseException) -> Dict[str, Any]:
-    """The failure, as the backend gets it."""
+    """The failure, as the backend gets it. ojs-init reads the beginning of a line that is too long, so what
+    decides comes first."""
     origin = error.__cause__ if isinstance(error, Failure) else error
     message = ("the handler called sys.exit: " if isinstance(error, SystemExit) else "") + text_of(origin or error)
-    described = {"code": "handler_error", "type": type(origin or error).__name__, "message": message, "retryable": True}
+    described = {"retryable": True, "code": "handler_error", "type": type(origin or error).__name__, "message": message}
+    details = None
     if isinstance(error, Failure):
         kind = type(error).__name__ if isinstance(error, OWN) else error.type
         wish = {"retry_after_ms": round(error.after * 1000)} if isinstance(error, Retry) and error.after is not None else {}
         details = {**typed(error.details, dict, {}), **wish} if wish else error.details
-        own = {"type": kind, "message": error.message, "details": details}
+        own = {"type": kind, "message": error.message}
         described.update({name: value for name, value in own.items() if value}, code=error.code, retryable=error.retryable)
     described["message"] = described["message"] or described["type"]
     if origin is not None:
         frames = reversed(traceback.extract_tb(own_trace(origin)))
         described["backtrace"] = [f"{each.filename}:{each.lineno} in {each.name}" for each in frames]
-    return described
+    return {**described, "details": details} if details else described
 
 
 def own_trace(error: BaseException) -> Optional[TracebackType]:

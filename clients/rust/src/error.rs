@@ -136,9 +136,11 @@ impl Error {
     pub(crate) fn to_json(&self) -> String {
         let Inner { verdict, message, kind, code, details, place, .. } = &*self.0;
         let (details, place) = ((!details.is_empty()).then_some(details), (!place.is_empty()).then_some([place]));
-        json!({"message": message, "type": kind, "code": code, "retryable": *verdict != Verdict::Discard,
-            "details": details, "backtrace": place})
-        .to_string()
+        // ojs-init reads the beginning of a line that is too long, so what decides comes first. A
+        // `Value` would sort the members by their names.
+        let first = format!("\"retryable\":{},\"code\":{}", *verdict != Verdict::Discard, json!(code));
+        let then = format!("\"type\":{},\"message\":{}", json!(kind), json!(message));
+        format!("{{{first},{then},\"backtrace\":{},\"details\":{}}}", json!(place), json!(details))
     }
 }
 

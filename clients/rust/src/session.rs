@@ -178,8 +178,9 @@ impl Session {
 
     /// Fails a job that no handler gets.
     fn refuse(&self, id: &str, message: &str) {
-        let error = serde_json::json!({"message": message, "code": "handler_not_found", "retryable": true});
-        self.link.send_later(frame::about("fail", id, &[("error", &error.to_string())]));
+        let text = serde_json::json!(message);
+        let error = format!("{{\"retryable\":true,\"code\":\"handler_not_found\",\"message\":{text}}}");
+        self.link.send_later(frame::about("fail", id, &[("error", &error)]));
         error!(job_id = %OneLine(id), "a job is refused: {}", OneLine(message));
     }
 

@@ -101,7 +101,7 @@ final class HandlerTest extends TestCase
     public function testArgumentsThatDoNotFitFailTheJobForGood(\Closure $handler, array $args, string $message): void
     {
         $error = (new Worker(log: new \Ojs\Worker\Tests\RecordingLogger()))->job('t', $handler)->perform('t', $args)->error;
-        self::assertSame(['message' => $message, 'code' => 'invalid_args', 'type' => 'InvalidArgs', 'retryable' => false], $error);
+        self::assertSame(['retryable' => false, 'code' => 'invalid_args', 'type' => 'InvalidArgs', 'message' => $message], $error);
     }
 
     public static function impossible(): array

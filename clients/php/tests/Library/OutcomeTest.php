@@ -49,7 +49,7 @@ final class OutcomeTest extends TestCase
     {
         $details = ['why' => "\xff", 'what' => fopen(__FILE__, 'r')];
         $this->worker->job('r', fn () => throw new Retry('later', 1.5, 'x_r', 'Busy', $details));
-        self::assertSame(['message' => 'later', 'code' => 'x_r', 'type' => 'Busy', 'retryable' => true,
+        self::assertSame(['retryable' => true, 'code' => 'x_r', 'type' => 'Busy', 'message' => 'later',
             'details' => ['retry_after_ms' => 1500, 'why' => "\u{fffd}", 'what' => null]], $this->worker->perform('r')->error);
         $this->worker->job('d', fn () => throw new Discard(previous: new \RangeException('too far')));
         $error = $this->worker->perform('d')->error;

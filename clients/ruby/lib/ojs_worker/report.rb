@@ -11,11 +11,12 @@ module OjsWorker
 
     module_function
 
-    # @return [Hash] the `error` of a fail frame
+    # @return [Hash] the `error` of a fail frame. ojs-init reads the beginning of a line that is too
+    #   long, so what decides comes first
     def describe(error)
       origin = (error.cause if error.is_a?(Failure)) || error
       message = [error, origin].map { |each| message_of(each) }.push(class_name(origin)).find { |text| !text.empty? }
-      { code: "handler_error", type: class_name(origin), message: message, retryable: true,
+      { retryable: true, code: "handler_error", type: class_name(origin), message: message,
         backtrace: backtrace(origin), **own_words(error) }
     end
 

@@ -139,7 +139,7 @@ module OjsWorker
       id = line.scrub("?")[Wire::JOB_ID, 1]
       OjsWorker.log(:warn, "a frame from ojs-init cannot be read: #{error.message} (job #{id || "unknown"})")
       return unless id
-      described = { code: "invalid_job", message: "Ruby cannot read the job: #{error.message}", retryable: false }
+      described = { retryable: false, code: "invalid_job", message: "Ruby cannot read the job: #{error.message}" }
       @link.post(Wire.frame("fail", id, error: described))
     end
 
@@ -213,7 +213,7 @@ module OjsWorker
       Answer.fail(job, failure)
     rescue Exception => e # rubocop:disable Lint/RescueException
       OjsWorker.log(:error, "job #{job.id}: its answer cannot be made", e)
-      Wire.frame("fail", job.id, error: { message: "no answer can be made", code: "handler_error", retryable: true })
+      Wire.frame("fail", job.id, error: { retryable: true, code: "handler_error", message: "no answer can be made" })
     end
 
     # A later attempt must not repeat finished rows.

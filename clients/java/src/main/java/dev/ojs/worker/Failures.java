@@ -37,18 +37,18 @@ final class Failures {
         return causes;
     }
 
-    /** The `error` of a `fail`. */
+    /** The `error` of a `fail`: first what decides, because ojs-init reads the beginning of a line that is too long. */
     static Map<String, Object> describe(Throwable error) {
         JobFailure failure = error instanceof JobFailure own ? own : new Retry(null).cause(error);
         Throwable origin = failure.getCause() == null ? failure : failure.getCause();
         String message = failure.getMessage() == null ? origin.getMessage() : failure.getMessage();
         Map<String, Object> described = new LinkedHashMap<>();
-        described.put("message", Json.mended(message == null ? name(origin) : message));
+        described.put("retryable", failure.isRetryable);
         described.put("code", Json.mended(failure.code));
         described.put("type", failure.type == null ? name(origin) : Json.mended(failure.type));
-        described.put("retryable", failure.isRetryable);
-        if (!failure.details.isEmpty()) { described.put("details", failure.details); }
+        described.put("message", Json.mended(message == null ? name(origin) : message));
         if (origin != failure) { described.put("backtrace", backtrace(origin)); }
+        if (!failure.details.isEmpty()) { described.put("details", failure.details); }
         return described;
     }
 

@@ -120,7 +120,11 @@ final class Session {
     /** Fails a job that no handler gets. */
     private void refuse(String id, String code, String message, boolean isRetryable) {
         Registry.LOG.error("job {}: {}", Json.oneLine(id), message);
-        send("fail", id, Map.of("error", Map.of("message", message, "code", code, "retryable", isRetryable)));
+        Map<String, Object> error = new LinkedHashMap<>();
+        error.put("retryable", isRetryable);
+        error.put("code", code);
+        error.put("message", message);
+        send("fail", id, Map.of("error", error));
     }
 
     private void take(Job job) {
