@@ -48,6 +48,14 @@ test("the listener, the middleware and the resumable handler run", (t) => {
   assert.equal(run(t, code).trim(), "ack connected,x1,x2");
 });
 
+test("the rows behind a key begin with the first row, in the order of the key", () => {
+  const [, rows] = /function of the last key[^`]*`null`[^`]*`(\(after\) => [^`]*)`/.exec(readme);
+  // In SQL nothing is greater than NULL.
+  const query = (sql, [after]) => (assert.match(sql, /ORDER BY id$/), after === null ? [] : [1, 2, 3].filter((id) => id > after));
+  const behind = new Function("query", `return ${rows}`)(query);
+  assert.deepEqual([behind(null), behind(2)], [[1, 2, 3], [3]]);
+});
+
 test("the README has less than 120 lines, and the example less than 25", () => {
   assert.ok(readme.split("\n").length < 120);
   assert.ok(readFileSync(join(HERE, "examples/worker.mjs"), "utf8").split("\n").length < 25);

@@ -47,6 +47,19 @@ class TestPackage < Minitest::Test
     OjsWorker.logger = nil
   end
 
+  def test_the_lambda_of_the_readme_gives_rows_in_the_order_of_its_key
+    code = File.read(File.join(ROOT, "README.md"))[/`(job\.iterate\(->.*)`/, 1]
+    row = Struct.new(:id)
+    table = Object.new
+    table.define_singleton_method(:where) { |_, id| @found = [3, 1, 2].map { |n| row.new(n) }.select { |r| r.id > id } and self }
+    table.define_singleton_method(:order) { |name| @found.sort_by(&name) }
+    worker = OjsWorker::Worker.new
+    worker.job("t") { |job| [].tap { |seen| eval(code.gsub("Row.", "table.").sub("save(row)", "seen << row.id")) } }
+    assert_equal([1, 2, 3], worker.perform("t").result)
+    saved = { "ojs_resume" => 1, "steps" => [], "cursors" => { "" => 1 }, "state" => nil }
+    assert_equal([2, 3], worker.perform("t", [], checkpoint: saved).result)
+  end
+
   private
 
   def shell(*command)
