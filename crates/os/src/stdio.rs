@@ -61,7 +61,7 @@ impl Write for BlockingStderr {
                 result => return result,
             }
             if std::mem::replace(&mut is_full, true) {
-                // It polled writable, and still does not accept these bytes.
+                // The descriptor polled writable, and still does not accept these bytes.
                 clock::pause(FULL_PAUSE);
             }
             let mut waiting = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
