@@ -29,6 +29,9 @@ type Job struct {
 	Args []any `json:"args"`
 	// Meta is the metadata: trace context, tenant and other things that travel with the job.
 	Meta map[string]any `json:"meta"`
+	// Traceparent is the W3C context of ojs-init's span of the job, the parent of the handler's own
+	// spans; without one that of the producer (Meta); "" if there is neither.
+	Traceparent string `json:"-"`
 
 	raw      json.RawMessage
 	rawArgs  json.RawMessage
@@ -44,7 +47,7 @@ type Job struct {
 }
 
 // newJob reads an envelope; nil if it has no id. Fields of a wrong type count as absent.
-func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
+func newJob(s *session, raw, checkpoint json.RawMessage, traceparent string) *Job {
 	job := &Job{Queue: "default", Attempt: -1, Args: []any{}, Meta: map[string]any{}, raw: raw, session: s}
 	var timeout, timeoutMS float64
 	// Not a struct: encoding/json would take a field "ID" for "id".
@@ -59,6 +62,9 @@ func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
 	if job.ID == "" {
 		s.log.Warn("a job of ojs-init is ignored: it has no id")
 		return nil
+	}
+	if job.Traceparent = traceparent; traceparent == "" {
+		job.Traceparent, _ = job.Meta["traceparent"].(string)
 	}
 	job.rawArgs = fields["args"]
 	job.resume.load(checkpoint)

@@ -16,15 +16,13 @@ const (
 )
 
 // Fields returns the attributes of a job for log/slog: the group "ojs" with job_id, job_type,
-// queue and attempt, and the group "trace" with trace_id and span_id, if meta.traceparent is
-// valid.
+// queue and attempt, and the group "trace" with trace_id and span_id, if Job.Traceparent is valid.
 //
 //	logger := slog.With(ojsworker.Fields(job))
 func Fields(job *Job) slog.Attr {
 	// A group without a name is written inline.
 	groups := []any{slog.Group("ojs", "job_id", job.ID, "job_type", job.Type, "queue", job.Queue, "attempt", job.Attempt)}
-	traceparent, _ := job.Meta["traceparent"].(string)
-	if parts := strings.Split(traceparent, "-"); len(parts) == 4 && len(parts[1]) == 32 && len(parts[2]) == 16 {
+	if parts := strings.Split(job.Traceparent, "-"); len(parts) == 4 && len(parts[1]) == 32 && len(parts[2]) == 16 {
 		groups = append(groups, slog.Group("trace", "trace_id", parts[1], "span_id", parts[2]))
 	}
 	return slog.Group("", groups...)

@@ -40,6 +40,7 @@ type frame struct {
 	State       json.RawMessage `json:"state,omitempty"`
 	Job         json.RawMessage `json:"job,omitempty"`
 	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
+	Traceparent string          `json:"traceparent,omitempty"`
 	Code        string          `json:"code,omitempty"`
 	Protocol    float64         `json:"protocol,omitempty"`
 	Concurrency int             `json:"concurrency,omitempty"`
@@ -126,7 +127,7 @@ func (s *session) onFrame(got *frame) {
 	case "hello":
 		s.onHello(got)
 	case "job":
-		if job := newJob(s, got.Job, got.Checkpoint); job != nil {
+		if job := newJob(s, got.Job, got.Checkpoint, got.Traceparent); job != nil {
 			s.held[job.ID] = job
 			go s.process(job)
 		}

@@ -194,6 +194,11 @@ export abstract class Job<Args extends any[] = any[]> {
   readonly args: Args;
   /** What the producer added: trace ids, tenant and the like. */
   readonly meta: Record<string, any>;
+  /**
+   * The W3C context of ojs-init's span of the job, the parent of the handler's own spans; without
+   * one that of the producer (`meta`).
+   */
+  readonly traceparent: string | undefined;
   /** All that the backend sent. */
   readonly envelope: Record<string, any>;
   /** For middleware: what it hands to the handler; of this job alone. */

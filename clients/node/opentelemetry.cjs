@@ -28,8 +28,8 @@ function isFailure(job, error) {
 }
 
 /**
- * Middleware that makes a span of each job, linked to the span that enqueued it
- * (`meta.traceparent`).
+ * Middleware that makes a span of each job: a child of ojs-init's span, where that is recorded, and
+ * linked to the span that enqueued the job (`meta.traceparent`).
  * @param {{ tracer?: import("@opentelemetry/api").Tracer }} [options]
  * @returns {import("./ojs-worker.cjs").Middleware}
  */
@@ -38,8 +38,12 @@ function opentelemetry(options = {}) {
     const tracer = options.tracer ?? trace.getTracer("ojs-worker", VERSION);
     const producer = trace.getSpanContext(propagation.extract(ROOT_CONTEXT, job.meta));
     const links = producer === undefined ? [] : [{ context: producer }];
-    const settings = { kind: SpanKind.CONSUMER, root: true, links, attributes: attributesOf(job) };
-    return tracer.startActiveSpan(`${job.queue} process`, settings, async (span) => {
+    // That of ojs-init's span, unless it is the producer's.
+    const { traceparent } = job;
+    const isBelow = traceparent !== undefined && traceparent !== job.meta.traceparent;
+    const parent = isBelow ? propagation.extract(context.active(), { traceparent }) : context.active();
+    const settings = { kind: SpanKind.CONSUMER, root: !isBelow, links, attributes: attributesOf(job) };
+    return tracer.startActiveSpan(`${job.queue} process`, settings, parent, async (span) => {
       try {
         return await next();
       } catch (error) {

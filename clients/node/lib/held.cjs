@@ -45,7 +45,7 @@ class HeldJobs {
     if (typeof id !== "string" || this.jobs.has(id)) {
       return this.log("ignored a job without an id, or one that is held already: a bug in ojs-init", "error");
     }
-    const job = new Job(frame.job, frame.checkpoint, this);
+    const job = new Job(frame.job, frame.checkpoint, this, frame.traceparent);
     this.jobs.set(id, job);
     withJob(job, () => void this.#work(job));
   }

@@ -27,8 +27,9 @@ class Job {
    * @param {Record<string, any>} envelope
    * @param {unknown} checkpoint
    * @param {import("./held.cjs").HeldJobs} owner
+   * @param {unknown} [traceparent] of ojs-init's span
    */
-  constructor(envelope, checkpoint, owner) {
+  constructor(envelope, checkpoint, owner, traceparent) {
     /** @readonly @type {string} the same in each delivery */
     this.id = envelope.id;
     /** @readonly @type {string} */
@@ -53,6 +54,12 @@ class Job {
      * @type {Record<string, any>} what the producer added: trace ids, tenant and the like
      */
     this.meta = isObject(envelope.meta) ? envelope.meta : {};
+    /**
+     * @readonly
+     * @type {string | undefined} the W3C context of ojs-init's span of the job, the parent of the
+     *   handler's own spans; without one that of the producer (`meta`)
+     */
+    this.traceparent = [traceparent, this.meta.traceparent].find((value) => typeof value === "string");
     /** @readonly @type {Record<string, any>} all that the backend sent */
     this.envelope = envelope;
     /**

@@ -66,7 +66,7 @@ function logFields() {
   const job = currentJob();
   if (job === undefined) return {};
   const ojs = { job_id: job.id, job_type: job.type, queue: job.queue, attempt: job.attempt };
-  const [, trace_id, span_id] = TRACEPARENT.exec(job.meta.traceparent) ?? [];
+  const [, trace_id, span_id] = TRACEPARENT.exec(job.traceparent ?? "") ?? [];
   return trace_id === undefined ? { ojs } : { ojs, trace: { trace_id, span_id } };
 }
 

@@ -79,6 +79,7 @@ worker.job("fixture.fields", (job) => ({
   attempt: job.attempt,
   args: job.args,
   is_last_attempt: job.isLastAttempt,
+  traceparent: job.traceparent,
   meta: job.meta,
   last_checkpoint: job.lastCheckpoint,
   has_deadline: job.deadline !== null,

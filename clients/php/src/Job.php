@@ -31,6 +31,11 @@ final class Job
     public readonly array $args;
     /** @var array<string, mixed> trace context, tenant and other things that travel with the job */
     public readonly array $meta;
+    /**
+     * The W3C context of ojs-init's span of the job, the parent of the handler's own spans; without
+     * one that of the producer (`meta`); null if there is neither.
+     */
+    public readonly ?string $traceparent;
     /** When its timeout is over; null if it has none. */
     public readonly ?\DateTimeImmutable $deadline;
     /** What an earlier attempt saved with `checkpoint`; null if nothing. */
@@ -54,6 +59,7 @@ final class Job
         private readonly Session $session,
         public readonly array $envelope,
         private readonly mixed $checkpoint,
+        mixed $traceparent = null,
     ) {
         [$attempt, $most] = [$envelope['attempt'] ?? null, $envelope['max_attempts'] ?? null];
         $this->id = $envelope['id'];
@@ -63,6 +69,8 @@ final class Job
         $this->isLastAttempt = is_int($attempt) && is_int($most) && $attempt >= $most;
         $this->args = is_array($envelope['args'] ?? null) ? $envelope['args'] : [];
         $this->meta = (array) ($envelope['meta'] ?? []);
+        $parents = array_filter([$traceparent, $this->meta['traceparent'] ?? null], is_string(...));
+        $this->traceparent = array_shift($parents);
         [$ms, $seconds] = [$envelope['timeout_ms'] ?? null, $envelope['timeout'] ?? null];
         $seconds = is_numeric($ms) ? $ms / 1000 : (is_numeric($seconds) ? $seconds : 0);
         $end = sprintf('%.6F', microtime(true) + $seconds);
@@ -86,8 +94,7 @@ final class Job
     {
         $attempt = $this->attempt === null ? [] : ['attempt' => $this->attempt];
         $fields = ['ojs' => ['job_id' => $this->id, 'job_type' => $this->type, 'queue' => $this->queue] + $attempt];
-        $parent = $this->meta['traceparent'] ?? null;
-        if (is_string($parent) && preg_match('/^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-/', $parent, $match) === 1) {
+        if (preg_match('/^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-/', $this->traceparent ?? '', $match) === 1) {
             $fields['trace'] = ['trace_id' => $match[1], 'span_id' => $match[2]];
         }
         return $fields;

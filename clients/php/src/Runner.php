@@ -38,7 +38,7 @@ final class Runner
      */
     public function run(array $frame, Session $session): string
     {
-        $job = new Job($session, $frame['job'], $frame['checkpoint'] ?? null);
+        $job = new Job($session, $frame['job'], $frame['checkpoint'] ?? null, $frame['traceparent'] ?? null);
         $outer = Job::$running;
         Job::$running = $session->job = $job;
         $result = null;

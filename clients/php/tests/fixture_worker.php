@@ -60,6 +60,7 @@ $worker->job('fixture.fields', static function (Job $job): array {
         'args' => $job->args, 'meta' => (object) $job->meta, 'last_checkpoint' => $job->lastCheckpoint,
         'has_deadline' => $left !== null, 'deadline_ms' => $left === null ? null : (int) ($left * 1000),
         'remaining_ms' => $remaining === null ? null : (int) ($remaining * 1000), 'is_last_attempt' => $job->isLastAttempt,
+        'traceparent' => $job->traceparent,
     ];
 });
 $worker->job('fixture.typed', static fn (string $to, int $count): array => ['to' => $to, 'count' => $count]);

@@ -52,7 +52,7 @@ class BaseJob(Generic[S]):
 
     is_async: ClassVar[bool] = False
 
-    def __init__(self, envelope: Dict[str, Any], checkpoint: Any, session: Any) -> None:
+    def __init__(self, envelope: Dict[str, Any], checkpoint: Any, session: Any, traceparent: Any = None) -> None:
         self.envelope = envelope
         """The whole job, as the backend sent it."""
         self.id: str = envelope["id"]
@@ -63,6 +63,9 @@ class BaseJob(Generic[S]):
         """The number of this attempt, as the backend counts; None if it does not say."""
         self.args: List[Any] = typed(envelope.get("args"), list, [])
         self.meta: Dict[str, Any] = typed(envelope.get("meta"), dict, {})
+        self.traceparent: Optional[str] = typed(traceparent, str, None) or typed(self.meta.get("traceparent"), str, None)
+        """The W3C context of ojs-init's span of the job, the parent of the handler's own spans; without one that of
+        the producer (``meta``)."""
         self.deadline = _deadline_of(envelope)
         """The end of its timeout, in UTC; None if it has none."""
         self.context: Dict[str, Any] = {}

@@ -28,9 +28,9 @@ def current_job() -> Optional[AnyJob]:
     return _current.get()
 
 
-def trace_of(meta: Dict[str, Any]) -> Dict[str, str]:
-    """The trace in which a job was enqueued: `trace_id`, and `span_id` where it is known."""
-    parts = str(meta.get("traceparent")).split("-")
+def trace_of(job: AnyJob) -> Dict[str, str]:
+    """The trace of a job: `trace_id`, and `span_id` where it is known."""
+    meta, parts = job.meta, str(job.traceparent).split("-")
     if len(parts) >= 4 and len(parts[1]) == 32 and len(parts[2]) == 16:
         return {"trace_id": parts[1], "span_id": parts[2]}
     return {"trace_id": str(meta["trace_id"])[:200]} if "trace_id" in meta else {}
@@ -61,7 +61,7 @@ class LogFormatter(logging.Formatter):
         }  # fmt: skip
         if job is not None:
             line["ojs"] = {"job_id": job.id, "job_type": job.type, "queue": job.queue, "attempt": job.attempt}
-            line.update({"trace": trace} if (trace := trace_of(job.meta)) else {})
+            line.update({"trace": trace} if (trace := trace_of(job)) else {})
         kind, error, stack = record.exc_info or (None, None, None)
         if kind is not None:
             # The end of a stack has what was raised.

@@ -287,7 +287,7 @@ class Session:
         if job_id in self._held:
             log.warning("job %s came again while its handler runs, which goes on", shown(job_id))
             return
-        job = self.runner.make(envelope, received.get("checkpoint"), self)
+        job = self.runner.make(envelope, received.get("checkpoint"), self, received.get("traceparent"))
         with self._changed:
             is_late = self._is_over
             self._unanswered += not is_late

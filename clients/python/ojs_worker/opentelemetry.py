@@ -1,4 +1,5 @@
-"""Traces of jobs: a span around each handler, in the trace in which its job was enqueued.
+"""Traces of jobs: a span around each handler, below the span of ojs-init, or else in the trace in which its job was
+enqueued.
 
     from ojs_worker.opentelemetry import instrument
 
@@ -52,7 +53,7 @@ def _span(tracer: Any, job: Any) -> Iterator[None]:
     }
     span: Any = tracer.start_span(
         f"process {job.type}",
-        context=propagate.extract({name: value for name, value in job.meta.items() if isinstance(value, str)}),
+        context=propagate.extract(_carrier_of(job)),
         kind=trace.SpanKind.CONSUMER,
         attributes=attributes,
     )
@@ -65,6 +66,14 @@ def _span(tracer: Any, job: Any) -> Iterator[None]:
             span.record_exception(error)
             span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
             raise
+
+
+def _carrier_of(job: Any) -> Dict[str, str]:
+    carrier = {name: value for name, value in job.meta.items() if isinstance(value, str)}
+    if job.traceparent is not None and job.traceparent != carrier.get("traceparent"):
+        carrier["traceparent"] = job.traceparent
+        carrier.pop("tracestate", None)  # It belongs to the producer's trace.
+    return carrier
 
 
 def _inject(body: Dict[str, Any]) -> None:

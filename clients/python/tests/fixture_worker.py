@@ -24,7 +24,7 @@ def fields_of(job: Any) -> Dict[str, Any]:
     if job.deadline is not None:
         left = round((job.deadline - datetime.datetime.now(datetime.timezone.utc)).total_seconds() * 1000)
     remaining = job.remaining()
-    names = ("id", "type", "queue", "attempt", "args", "meta", "last_checkpoint", "is_last_attempt")
+    names = ("id", "type", "queue", "attempt", "args", "meta", "last_checkpoint", "is_last_attempt", "traceparent")
     return {
         **{name: getattr(job, name) for name in names},
         "has_deadline": job.deadline is not None,

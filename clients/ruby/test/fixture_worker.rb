@@ -86,7 +86,8 @@ worker.job("fixture.fields") do |job|
     id: job.id, type: job.type, queue: job.queue, attempt: job.attempt, args: job.args, meta: job.meta,
     last_checkpoint: job.last_checkpoint, has_deadline: !job.deadline.nil?,
     deadline_ms: job.deadline && ((job.deadline - Time.now) * 1000).round,
-    remaining_ms: job.remaining && (job.remaining * 1000).round, is_last_attempt: job.last_attempt?
+    remaining_ms: job.remaining && (job.remaining * 1000).round, is_last_attempt: job.last_attempt?,
+    traceparent: job.traceparent
   }
 end
 

@@ -21,6 +21,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) job: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) checkpoint: Option<&'a RawValue>,
+    pub(crate) traceparent: Option<String>,
     pub(crate) code: String,
     pub(crate) message: String,
 }

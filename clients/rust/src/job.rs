@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tracing::{Span, error_span, field};
 
 use crate::error::{Cancelled, Result};
-use crate::frame::{self, Envelope};
+use crate::frame::{self, Envelope, Frame};
 use crate::link::{Link, lock};
 use crate::log::{OneLine, guarded};
 use crate::{args, resume::Resume};
@@ -25,6 +25,7 @@ pub struct Job(Arc<Inner>);
 struct Inner {
     fields: Envelope,
     envelope: Box<RawValue>,
+    traceparent: Option<String>,
     deadline: Option<Instant>,
     span: Span,
     link: Arc<Link>,
@@ -46,14 +47,15 @@ struct State {
 }
 
 impl Job {
-    pub(crate) fn new(fields: Envelope, envelope: &RawValue, checkpoint: Option<&RawValue>, link: Arc<Link>) -> Job {
+    pub(crate) fn new(fields: Envelope, envelope: &RawValue, frame: &Frame<'_>, link: Arc<Link>) -> Job {
         let seconds =
             fields.timeout_ms.map(|millis| millis / 1000.0).or(fields.timeout).filter(|seconds| *seconds > 0.0);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let meta = |name| fields.meta.get(name).and_then(Value::as_str);
         // version-trace-parent-flags, as W3C defines it
-        let mut trace = meta("traceparent").unwrap_or_default().split('-').skip(1);
+        let traceparent = frame.traceparent.as_deref().or(meta("traceparent")).map(str::to_owned);
+        let mut trace = traceparent.as_deref().unwrap_or_default().split('-').skip(1);
         let mut span = Span::none();
         guarded(|| {
             span = error_span!(
@@ -68,9 +70,9 @@ impl Job {
                 log_level = meta("log_level").map(|level| field::display(OneLine(level))),
             );
         });
-        let (resume, envelope) = (Mutex::new(Resume::load(checkpoint)), envelope.to_owned());
+        let (resume, envelope) = (Mutex::new(Resume::load(frame.checkpoint)), envelope.to_owned());
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Job(Arc::new(Inner { fields, envelope, deadline, span, link, resume, state, changed }))
+        Job(Arc::new(Inner { fields, envelope, traceparent, deadline, span, link, resume, state, changed }))
     }
 
     /// The job's id, the same in each delivery.
@@ -117,6 +119,12 @@ impl Job {
     /// Trace context, tenant and other things that travel with the job.
     pub fn meta(&self) -> &Map<String, Value> {
         &self.0.fields.meta
+    }
+
+    /// The W3C context of ojs-init's span of the job, the parent of the handler's own spans; without
+    /// one that of the producer ([`Job::meta`]).
+    pub fn traceparent(&self) -> Option<&str> {
+        self.0.traceparent.as_deref()
     }
 
     /// The whole envelope, byte for byte as the backend sent it.

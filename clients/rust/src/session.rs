@@ -115,7 +115,7 @@ impl Session {
             return warn!("a line from ojs-init is ignored: it cannot be read as a frame");
         };
         match frame.kind.as_str() {
-            "job" => frame.job.into_iter().for_each(|raw| self.on_job(raw, frame.checkpoint)),
+            "job" => frame.job.into_iter().for_each(|raw| self.on_job(raw, &frame)),
             "ping" => self.link.send_later(format!("{{\"type\":\"pong\",\"id\":{}}}\n", frame.id).into_bytes()),
             "cancel" => self.on_cancel(&frame),
             "lifecycle" => self.on_lifecycle(&frame),
@@ -151,7 +151,7 @@ impl Session {
         info!("ojs-init: {} ({})", OneLine(&frame.state), OneLine(&frame.reason));
     }
 
-    fn on_job(self: &Arc<Session>, raw: &RawValue, checkpoint: Option<&RawValue>) {
+    fn on_job(self: &Arc<Session>, raw: &RawValue, frame: &Frame<'_>) {
         let Ok(envelope) = serde_json::from_str::<Envelope>(raw.get()) else {
             let members: Value = serde_json::from_str(raw.get()).unwrap_or_default();
             return self.refuse(members["id"].as_str().unwrap_or_default(), "the job has no type");
@@ -159,7 +159,7 @@ impl Session {
         if self.registry.handler(&envelope.kind).is_none() {
             return self.refuse(&envelope.id, &format!("no handler for {}", envelope.kind));
         }
-        let job = Job::new(envelope, raw, checkpoint, Arc::clone(&self.link));
+        let job = Job::new(envelope, raw, frame, Arc::clone(&self.link));
         let mut state = lock(&self.state);
         if state.stops_at.is_some() {
             job.set_stopping(state.stops_at);

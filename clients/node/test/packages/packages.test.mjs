@@ -128,6 +128,16 @@ test("a span of each job is linked to the one that enqueued it, and has the erro
   assert.equal(fails.events[0].attributes["exception.type"], "invalid_args");
   const { "ojs.job.id": id, "ojs.job.type": type, "messaging.system": system } = done.attributes;
   assert.deepEqual([id, type, system], ["done", "done", "ojs"]);
+  // As a frame brings the context of ojs-init's span.
+  const [traceId, spanId] = ["a".repeat(32), "b".repeat(16)];
+  const below = new Worker({ log: () => {} })
+    .use((job, next) => (Object.assign(job, { traceparent: `00-${traceId}-${spanId}-01` }), next()))
+    .use(opentelemetry())
+    .job("done", () => {});
+  await below.perform("done", [], { meta });
+  const span = exporter.getFinishedSpans().at(-1);
+  assert.deepEqual([span.spanContext().traceId, span.parentSpanContext.spanId], [traceId, spanId]);
+  assert.equal(span.links[0].context.traceId, enqueue.spanContext().traceId);
 });
 
 // --- NestJS

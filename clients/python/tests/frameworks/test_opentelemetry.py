@@ -1,6 +1,7 @@
 """The middleware, with the real SDK."""
 
 import unittest
+from typing import Any
 from unittest import mock
 
 from opentelemetry import trace
@@ -8,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ojs_worker import AsyncWorker, Client, Release, Worker
+from ojs_worker import AsyncWorker, Client, Job, Release, Worker
 from ojs_worker.opentelemetry import instrument
 
 
@@ -36,6 +37,21 @@ class Traces(unittest.TestCase):
         self.assertEqual(job.parent.span_id, request.context.span_id)
         self.assertEqual((job.name, job.kind, job.status.is_ok), ("process t", trace.SpanKind.CONSUMER, True))
         self.assertEqual(job.attributes["messaging.message.id"], "perform-1")
+
+    def test_a_job_is_below_the_span_of_ojs_init_if_there_is_one(self) -> None:
+        worker = Worker()
+
+        @worker.middleware
+        def frame(job: Job, call_next: Any) -> Any:
+            job.traceparent = f"00-{'a' * 32}-{'b' * 16}-01"  # As a frame brings it.
+            return call_next()
+
+        instrument(worker, self.tracer)
+        worker.job("t")(lambda: None)
+        worker.perform("t", meta={"traceparent": f"00-{'c' * 32}-{'d' * 16}-01", "tracestate": "producer=1"})
+        (span,) = self.exporter.get_finished_spans()
+        self.assertEqual((span.parent.trace_id, span.parent.span_id), (int("a" * 32, 16), int("b" * 16, 16)))
+        self.assertEqual(len(span.context.trace_state), 0)
 
     def test_errors_but_not_releases_are_errors(self) -> None:
         worker = AsyncWorker()

@@ -15,19 +15,22 @@ module OjsWorker
     # - `type`, `queue`, `args`, `meta`
     # - `envelope`: all of it. Integers are exact, other numbers are floats
     # - `attempt`: some backends begin with 0, others with 1; nil if unknown
+    # - `traceparent`: the W3C context of ojs-init's span of the job, the parent of the handler's own
+    #   spans; without one that of the producer (`meta`); nil if there is neither
     # - `deadline`: the Time when the job's timeout ends; nil without a timeout
     # - `last_checkpoint`: what an earlier attempt saved with {#checkpoint}; nil for nothing
     # - `cancel_reason`: shutdown, timeout, cancelled or lost; nil while the job is not cancelled
     # - `context`: a Hash for middleware and handler, which ends with the job
-    attr_reader :id, :type, :queue, :args, :meta, :envelope, :attempt
+    attr_reader :id, :type, :queue, :args, :meta, :traceparent, :envelope, :attempt
     attr_reader :deadline, :last_checkpoint, :cancel_reason, :context
 
     # @api private
-    def initialize(session, envelope, checkpoint)
+    def initialize(session, envelope, checkpoint, traceparent = nil)
       @session, @envelope, @id = session, envelope, envelope["id"]
       @type, @queue = field("type", String, ""), field("queue", String, "default")
       @attempt, @most = field("attempt", Integer, nil), field("max_attempts", Integer, nil)
       @args, @meta = field("args", Array, []), field("meta", Hash, {})
+      @traceparent = [traceparent, @meta["traceparent"]].grep(String).first
       seconds = field("timeout_ms", Numeric, nil)&.fdiv(1000) || field("timeout", Numeric, 0)
       @deadline = Time.now + seconds if seconds.positive? && seconds < MAX_SECONDS
       @resume = Resume.new(checkpoint)

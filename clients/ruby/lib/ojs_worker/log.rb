@@ -40,12 +40,12 @@ module OjsWorker
       "#{JSON.generate(line)}\n"
     end
 
-    # What identifies a job in a record: `ojs`, and `trace` if `meta.traceparent` is valid.
+    # What identifies a job in a record: `ojs`, and `trace` if its traceparent is valid.
     # @param job [JobContext]
     # @return [Hash]
     def self.fields(job)
       ojs = { job_id: job.id, job_type: job.type, queue: job.queue, attempt: job.attempt }.compact
-      found = TRACEPARENT.match(Wire.text(job.meta["traceparent"]))
+      found = TRACEPARENT.match(Wire.text(job.traceparent))
       found ? { ojs: ojs, trace: { trace_id: found[1], span_id: found[2] } } : { ojs: ojs }
     end
 

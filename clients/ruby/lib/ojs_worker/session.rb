@@ -80,7 +80,7 @@ module OjsWorker
     def receive(line)
       frame = Wire.parse(line)
       case frame["type"]
-      when "job" then on_job(frame["job"], frame["checkpoint"])
+      when "job" then on_job(frame["job"], frame["checkpoint"], frame["traceparent"])
       when "ping" then @link.post(Wire.frame("pong", id: frame["id"]))
       when "cancel" then cancel(@lock.synchronize { @held[frame["job_id"]] }, frame["reason"])
       when "lifecycle" then on_lifecycle(frame["state"], frame["remaining_ms"])
@@ -123,10 +123,10 @@ module OjsWorker
       end
     end
 
-    def on_job(envelope, checkpoint)
+    def on_job(envelope, checkpoint, traceparent)
       id = envelope["id"]
       return OjsWorker.log(:warn, "job #{id} came again while its handler runs") if @lock.synchronize { @held.key?(id) }
-      job = JobContext.new(self, envelope, checkpoint)
+      job = JobContext.new(self, envelope, checkpoint, traceparent)
       @lock.synchronize { @held[id] = job }
       @pool.submit(@concurrency) { work(job) }
     rescue ThreadError

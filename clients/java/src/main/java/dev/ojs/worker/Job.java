@@ -19,6 +19,7 @@ public final class Job {
     record Shared(Json json, Link link, Lifecycle lifecycle, Map<String, Map<Integer, Long>> stepNanos, boolean interrupts) {}
 
     private final JsonNode envelope;
+    private final JsonNode traceparent;
     private final Shared shared;
     private final Resume resume;
     private final Instant deadline;
@@ -29,8 +30,9 @@ public final class Job {
     private Thread thread;
     private boolean isAnswered;
 
-    Job(JsonNode envelope, JsonNode checkpoint, Shared shared) {
+    Job(JsonNode envelope, JsonNode checkpoint, JsonNode traceparent, Shared shared) {
         this.envelope = envelope;
+        this.traceparent = traceparent.isTextual() ? traceparent : envelope.path("meta").path("traceparent");
         this.shared = shared;
         this.deadline = deadlineOf(envelope);
         this.resume = new Resume(shared.json.mapper, checkpoint, this::save, this::mayBegin,
@@ -121,6 +123,14 @@ public final class Job {
     }
 
     /**
+     * The W3C context of ojs-init's span of the job, the parent of the handler's own spans; without
+     * one that of the producer, {@code meta.traceparent}.
+     *
+     * @return empty if there is neither.
+     */
+    public Optional<String> traceparent() { return Optional.ofNullable(traceparent.textValue()); }
+
+    /**
      * When the timeout of the job is over, by the clock of this machine.
      *
      * @return empty if it has no timeout.
@@ -169,7 +179,7 @@ public final class Job {
         Map<String, String> fields = new LinkedHashMap<>(Map.of("job_id", id(), "job_type", type(), "queue", queue()));
         attempt().ifPresent(attempt -> fields.put("attempt", Integer.toString(attempt)));
         JsonNode meta = envelope.path("meta");
-        String[] trace = meta.path("traceparent").asText().split("-");
+        String[] trace = traceparent().orElse("").split("-");
         if (trace.length == 4) { fields.putAll(Map.of("trace_id", trace[1], "span_id", trace[2])); }
         if (meta.path("log_level").isTextual()) { fields.put("log_level", meta.path("log_level").textValue()); }
         return fields;

@@ -113,7 +113,7 @@ final class Session {
         } else if (type == null || registry.handlerOf(type) == null) {
             refuse(id, "handler_not_found", "this worker has no handler for the type " + Json.oneLine(type), true);
         } else {
-            take(new Job(envelope, frame.path("checkpoint"), shared));
+            take(new Job(envelope, frame.path("checkpoint"), frame.path("traceparent"), shared));
         }
     }
 
