@@ -14,7 +14,7 @@ import queue
 import signal
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Iterator, List, Optional
-from typing import Protocol, Sequence, Set, Tuple, Type, TypeVar, overload
+from typing import Protocol, Sequence, Tuple, Type, TypeVar, overload
 
 from ._basics import F, Default, NotUnderOjsInit, OjsError, Release, check_count, checks_options, frame, jsonable, log
 from ._client import Client
@@ -307,7 +307,7 @@ class Tasks:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.make = functools.partial(AsyncJob, loop=self._loop)
-        self.tasks: Set[asyncio.Task[None]] = set()
+        self.tasks: Dict[asyncio.Task[None], AsyncJob] = {}
 
     def start(self, session: Session, job: AsyncJob) -> None:
         """Run the handler of a job."""
@@ -319,12 +319,12 @@ class Tasks:
             job.stopping.set()
 
         def ended(task: asyncio.Task[None]) -> None:
-            self.tasks.discard(task)
+            del self.tasks[task]
             if not job._is_over:  # It was cancelled before it began.
                 session.answer(job, None, Release(job.cancel_reason))
 
         job._task = self._loop.create_task(session.run(job))
-        self.tasks.add(job._task)
+        self.tasks[job._task] = job
         job._task.add_done_callback(ended)
 
 
@@ -339,14 +339,17 @@ class AsyncWorker(BaseWorker[AsyncJob]):
     _job_class, _runner_class = AsyncJob, Tasks
 
     async def serve(self) -> None:
-        """`run`, in an event loop that runs already. If it is cancelled, so are the handlers."""
+        """`run`, in an event loop that runs already. If it is cancelled, so are the handlers, and their jobs go back.
+        """
         self._check_runnable()
         with self._connected() as session:
             try:
                 await asyncio.to_thread(session.serve)
             except asyncio.CancelledError:
                 session.stop()
-                for task in list(session.runner.tasks):
+                for task, job in list(session.runner.tasks.items()):
+                    # The program ends, as an application does at SIGTERM: that is no failure of the job.
+                    job.cancel_reason = job.cancel_reason or "shutdown"
                     task.cancel()
                 await asyncio.sleep(LOST_GRACE)
                 raise
