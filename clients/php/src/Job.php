@@ -307,6 +307,8 @@ final class Job
     {
         $this->asks = false;
         $this->inLibrary(static fn () => null);
+        // From here on the work is done, and a cancel that comes now is too late.
+        $this->isTold = true;
     }
 
     /** @internal for an answer after which the job may come again */

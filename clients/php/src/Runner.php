@@ -52,8 +52,9 @@ final class Runner
                 // Any error is the job's failure. The worker goes on.
             }
             $job->isTold = true;
-        } catch (\Throwable $error) {
-            // A signal arrived behind the handler.
+        } catch (\Throwable $late) {
+            // A signal arrived behind the handler. Its own error counts.
+            $error ??= $late;
             $job->isTold = true;
         }
         $answer = $error === null ? $this->ack($job, $result) : $this->answerFor($error, $job);

@@ -50,6 +50,16 @@ final class CancelTest extends TestCase
         self::assertFalse($this->init->hasNoted('behind'));
     }
 
+    public function testACancelBehindTheEndOfTheHandlerIsTooLate(): void
+    {
+        $session = new \Ojs\Worker\TestSession(null, 0.0, []);
+        $job = new Job($session, ['id' => '1', 'type' => 't', 'args' => []], null);
+        $job->finish();
+        $session->cancelReason = 'shutdown';
+        $job->interrupt();
+        self::assertTrue($job->isTold);
+    }
+
     public function testACancelForAShutdownGivesTheJobBackAfterItsCleanup(): void
     {
         $this->init = new FakeInit(<<<'PHP'
