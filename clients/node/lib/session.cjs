@@ -167,7 +167,6 @@ class Session {
   #onSigterm = () => {
     if (!this.#isGreeted) return this.#end(0);
     if (this.#held.jobs.size > 0 && !this.#isEnding) this.#write(this.#ready(0));
-    this.#held.terminate();
     this.#endWhenIdle();
   };
 

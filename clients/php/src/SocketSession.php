@@ -28,6 +28,8 @@ final class SocketSession extends Session
     /** @var ?array<string, mixed> a job frame that has not begun; ojs-init sends one at a time */
     private ?array $next = null;
     private bool $isNotOffered = false;
+    /** After a SIGTERM no more jobs are taken. Handlers do not learn of it: they finish. */
+    private bool $isLeaving = false;
 
     public function __construct(private readonly Runner $runner)
     {
@@ -68,7 +70,7 @@ final class SocketSession extends Session
                 }
                 continue;
             }
-            $isLast = $this->isStopping;
+            $isLast = $this->isStopping || $this->isLeaving;
             $this->read($isLast ? self::LAST_JOB_SECONDS : self::IDLE_SECONDS);
             if (($isLast || $this->link->isClosed) && $this->next === null) {
                 return 0;
@@ -136,7 +138,7 @@ final class SocketSession extends Session
         if (getmypid() !== $this->pid || $this->link === null) {
             exit(0);
         }
-        $this->isStopping = true;
+        $this->isLeaving = true;
         $this->sayReady(0);
     }
 

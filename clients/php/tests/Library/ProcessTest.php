@@ -125,11 +125,12 @@ final class ProcessTest extends TestCase
         self::assertSame($pid, $init->answer()['result']);
     }
 
-    public function testSigtermTellsHandlersThatTheWorkerStops(): void
+    public function testTerminateTellsHandlersThatTheWorkerStopsAlsoAfterASigterm(): void
     {
         $init = $this->start();
         $init->job('1', 'stopping');
         posix_kill($init->noted('waits'), SIGTERM);
+        $init->send(['type' => 'lifecycle', 'state' => 'terminate', 'reason' => 'sigterm', 'remaining_ms' => 60000]);
         self::assertTrue($init->answer()['result']);
     }
 
