@@ -40,8 +40,7 @@ module OjsWorker
         break if ending? && @slots.none?(&:pid)
         @slots.each { |slot| start(slot) if slot.pid.nil? && OjsWorker.now >= slot.start_at } unless ending?
       end
-    ensure
-      @link.close unless @link.foreign?
+      # The connection stays open until the process ends: ojs-init ends a process that closed it.
     end
 
     # Take no more jobs and let all processes end. A signal handler may call it.
