@@ -281,6 +281,7 @@ fn a_worker_that_never_registered_says_so_and_why() {
     let account = EndReport {
         backend: Some(Trouble {
             failure: Failure::Unauthorized,
+            failed: 0,
             lasted: Duration::from_secs(190),
             waiting: 0,
             lapses_in: None,

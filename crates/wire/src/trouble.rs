@@ -100,6 +100,7 @@ mod tests {
     fn a_trouble_says_what_the_backend_does_since_when_why_and_what_follows() {
         let trouble = Trouble {
             failure: Failure::Unauthorized,
+            failed: 0,
             lasted: Duration::from_secs(185),
             waiting: 2,
             lapses_in: Some(Duration::from_secs(59)),

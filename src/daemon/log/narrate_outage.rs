@@ -9,7 +9,7 @@ use log::Level;
 use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, reason, warn};
-use ojs_lifecycle::api::{Failure, FailureClass, Outage, Subject};
+use ojs_lifecycle::api::{Failure, FailureClass, Subject, Trouble};
 use ojs_wire::text::{milliseconds, seconds, several};
 use ojs_wire::trouble::{consequences, kind, roughly};
 
@@ -52,7 +52,7 @@ impl OutageNarrator {
     }
 
     /// The first request of an outage failed.
-    pub fn begins(&mut self, outage: &Outage, words: Option<&str>) -> LogRecord {
+    pub fn begins(&mut self, outage: &Trouble, words: Option<&str>) -> LogRecord {
         self.is_away = true;
         self.cause = words.map(str::to_owned);
         let (kind, why) = (kind(outage.failure), reason(outage.failure));
@@ -61,7 +61,7 @@ impl OutageNarrator {
     }
 
     /// The outage continues, another minute later.
-    pub fn goes_on(&mut self, outage: &Outage) -> LogRecord {
+    pub fn goes_on(&mut self, outage: &Trouble) -> LogRecord {
         self.is_away = true;
         let (kind, why) = (kind(outage.failure), reason(outage.failure));
         let cause = self.cause.as_deref().unwrap_or(why);
@@ -80,7 +80,7 @@ impl OutageNarrator {
     }
 
     /// The backend is there again.
-    pub fn is_over(&mut self, outage: &Outage) -> LogRecord {
+    pub fn is_over(&mut self, outage: &Trouble) -> LogRecord {
         self.is_away = false;
         self.cause = None;
         let failed = several(outage.failed, "request");
@@ -180,13 +180,14 @@ mod tests {
         }
     }
 
-    fn outage(failure: Failure, lasted: u64) -> Outage {
-        Outage {
+    fn outage(failure: Failure, lasted: u64) -> Trouble {
+        Trouble {
             lasted: Duration::from_secs(lasted),
             failure,
             failed: 148,
             waiting: 3,
             lapses_in: Some(Duration::from_secs(48)),
+            is_from_the_start: false,
         }
     }
 

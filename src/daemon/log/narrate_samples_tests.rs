@@ -90,6 +90,7 @@ pub fn last_words() -> Vec<EndReport> {
         EndReport {
             backend: Some(Trouble {
                 failure: Failure::Unauthorized,
+                failed: 0,
                 lasted: Duration::from_secs(60),
                 waiting: 0,
                 lapses_in: None,

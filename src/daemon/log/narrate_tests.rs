@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::config::LogFormat;
 use ojs_lifecycle::api::{
     CancelReason, CapacityNews, DropCause, EndCause, EndReport, EndedBy, Endpoint, Failure, FetchForm, HeartbeatForm,
-    HolderId, InPlaceOfDeaf, JobError, JobId, Manner, Outage, Outcome, ProcessId, ShutdownCounts, Subject, WorkerEnd,
+    HolderId, InPlaceOfDeaf, JobError, JobId, Manner, Outcome, ProcessId, ShutdownCounts, Subject, Trouble, WorkerEnd,
     WorkerNotice,
 };
 use ojs_values::exit::Ended;
@@ -315,13 +315,14 @@ fn about_the_worker() -> Vec<Notice> {
 }
 
 /// An outage of an hour.
-fn outage(waiting: usize, lapses_in: Option<Duration>) -> Outage {
-    Outage {
+fn outage(waiting: usize, lapses_in: Option<Duration>) -> Trouble {
+    Trouble {
         lasted: Duration::from_secs(3600),
         failure: Failure::NotSent,
         failed: 20,
         waiting,
         lapses_in,
+        is_from_the_start: false,
     }
 }
 

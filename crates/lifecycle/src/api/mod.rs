@@ -32,7 +32,6 @@ pub mod manners;
 pub mod notice;
 pub mod operator_cancel;
 pub mod options;
-pub mod outage;
 pub mod outcome;
 pub mod phase;
 pub mod processes;
@@ -73,7 +72,6 @@ pub use operator_cancel::{CancelAnswer, CancelRefusal, StoppingJob};
 pub use options::{
     FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals, Wake,
 };
-pub use outage::Outage;
 pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
 pub use processes::{

@@ -13,9 +13,9 @@ use crate::api::force::Force;
 use crate::api::forms::{FetchForm, HeartbeatForm};
 use crate::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::api::job::Subject;
-use crate::api::outage::Outage;
 use crate::api::outcome::{JobEnd, Outcome};
 use crate::api::recycle::RecycleReason;
+use crate::api::trouble::Trouble;
 use crate::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::api::worker_end::{Manner, StillThere, WorkerEnd};
 
@@ -154,10 +154,10 @@ pub enum LinkNotice {
     },
     /// The backend is unreachable, answers with server errors, or another server answers in its
     /// place. The first request that shows this has just failed.
-    BackendIsAway(Outage),
+    BackendIsAway(Trouble),
     /// The outage continues. Repeated once a minute.
-    BackendIsStillAway(Outage),
-    BackendIsBack(Outage),
+    BackendIsStillAway(Trouble),
+    BackendIsBack(Trouble),
     /// The backend was unreachable several times within a minute, and not each time was logged.
     BackendIsUnsteady {
         /// Requests that failed.

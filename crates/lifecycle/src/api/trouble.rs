@@ -1,4 +1,4 @@
-//! Why the backend does not work at the moment, for the status and the metrics.
+//! Trouble with the backend: for the log, the status and the probes.
 
 use std::time::Duration;
 
@@ -9,11 +9,14 @@ use crate::api::call::Failure;
 pub struct Trouble {
     /// How the last of these requests failed.
     pub failure: Failure,
+    /// Number of failed requests of an outage. Zero without an outage: requests are only refused.
+    pub failed: u32,
     /// Time since the first of them.
     pub lasted: Duration,
     /// Outcomes that wait for the backend.
     pub waiting: usize,
-    /// Time until the first reservation lapses; none if no job is reserved.
+    /// Time until the backend may give the first of the worker's jobs to another worker. The last
+    /// accepted heartbeat and the FETCH set it. None: no job is reserved.
     pub lapses_in: Option<Duration>,
     /// The backend has never accepted a heartbeat since the start of ojs-init.
     pub is_from_the_start: bool,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Failure, LinkNotice, LinkTimer, Moment, Options, Outage, Reply, Trouble};
+use crate::api::{Failure, LinkNotice, LinkTimer, Moment, Options, Reply, Trouble};
 use crate::backend::link::{Context, Link, Reservations};
 use crate::backend::outages::{Failing, Present};
 use crate::backend::purpose::Purpose;
@@ -120,6 +120,7 @@ impl Link {
         let lapse = self.first_lapse(options, jobs);
         Some(Trouble {
             failure,
+            failed: self.outages.now.map_or(0, |present| present.failed),
             lasted: since.elapsed(now),
             waiting: jobs.reporting(),
             lapses_in: lapse.map(|lapse| lapse.remaining(now)),
@@ -127,15 +128,14 @@ impl Link {
         })
     }
 
-    fn outage(&self, cx: &Context) -> Option<Outage> {
+    /// The outage alone, without requests that are only refused.
+    fn outage(&self, cx: &Context) -> Option<Trouble> {
         let present = self.outages.now?;
-        let lapse = self.first_lapse(cx.options, cx.jobs);
-        Some(Outage {
-            lasted: present.since.elapsed(cx.now),
+        let trouble = self.trouble(cx.options, cx.jobs, cx.now)?;
+        Some(Trouble {
             failure: present.failure,
-            failed: present.failed,
-            waiting: cx.jobs.reporting(),
-            lapses_in: lapse.map(|lapse| lapse.remaining(cx.now)),
+            lasted: present.since.elapsed(cx.now),
+            ..trouble
         })
     }
 

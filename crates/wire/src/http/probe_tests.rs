@@ -129,6 +129,7 @@ fn a_yes_is_short_and_a_no_says_why() {
         troubles,
         backend: Some(Trouble {
             failure: Failure::NotSent,
+            failed: 0,
             lasted: Duration::from_secs(14),
             waiting: 0,
             lapses_in: Some(Duration::from_secs(59)),

@@ -115,6 +115,7 @@ fn everything() -> Status {
             is_unreachable: true,
             trouble: Some(Trouble {
                 failure: Failure::Unauthorized,
+                failed: 0,
                 lasted: ms(180_000),
                 waiting: 1,
                 lapses_in: Some(ms(59_000)),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    CancelReason, CapacityNews, EndingNotice, Force, InPlaceOfDeaf, JobNotice, LinkNotice, Manner, Notice, Outage,
-    Outcome, StillThere, WorkerNotice,
+    CancelReason, CapacityNews, EndingNotice, Force, InPlaceOfDeaf, JobNotice, LinkNotice, Manner, Notice, Outcome,
+    StillThere, Trouble, WorkerNotice,
 };
 
 use super::ends;
@@ -240,7 +240,7 @@ fn capacity(news: CapacityNews) -> String {
     }
 }
 
-fn outage(outage: &Outage) -> String {
+fn outage(outage: &Trouble) -> String {
     let lapse = outage
         .lapses_in
         .map_or(String::new(), |lapse| format!(", lapse in {}", seconds(lapse)));
