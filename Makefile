@@ -144,6 +144,7 @@ test:
 
 TESTS = $(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
     cargo test --locked --workspace --no-fail-fast
+TESTS_OF_PLAIN_INIT = BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked
 PROGRAMS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs devserver/tests/*/main.rs)) \
     $(basename $(wildcard tests/*.rs crates/*/tests/*.rs devserver/tests/*.rs)))
 # They judge how long something took.
@@ -155,11 +156,11 @@ OTHERS := $(filter-out $(PUNCTUAL) $(CALCULATING) $(CLIENTS) dist packages,$(sor
 # One after the other, each to its end.
 IN_TURN := $(MAKE) --no-print-directory --jobs=1 --keep-going
 
-# Two lists that run side by side: suites that mostly wait, and those that keep the processors busy. What only calculates takes
-# what the others leave.
+# Two lists that run side by side: suites that judge how long something takes or start many processes, and those that only
+# calculate, in the time that the others leave.
 suites:
-	@$(RECORD) test -- $(IN_TURN) punctual others plain-init demos smoke --beside $(IN_TURN) calculating doc-tests of-clients \
-	    --again env $(TESTS)
+	@$(RECORD) test -- $(IN_TURN) punctual others of-clients plain-init demos smoke --beside $(IN_TURN) calculating doc-tests \
+	    --again "" env $(TESTS) --again "plain init" env $(TESTS_OF_PLAIN_INIT)
 
 punctual:
 	$(TESTS) $(addprefix --test ,$(PUNCTUAL))
@@ -169,8 +170,8 @@ others:
 
 plain-init:
 	@echo "suite: plain init"
-	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test init -- --include-ignored plain:: faults:: log:: init_only::
-	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
+	$(TESTS_OF_PLAIN_INIT) --test init -- --include-ignored plain:: faults:: log:: init_only::
+	$(TESTS_OF_PLAIN_INIT) --test conformance
 
 # `cargo test` has built the development server.
 demos:

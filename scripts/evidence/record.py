@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs commands of the Makefile, shows their output, and keeps their figures in target/evidence.
 
-    record.py TARGET -- COMMAND [ARG]... [--beside COMMAND [ARG]...]... [--again COMMAND [ARG]...]
+    record.py TARGET -- COMMAND [ARG]... [--beside COMMAND [ARG]...]... [--again GROUP COMMAND [ARG]...]...
 
 The commands run side by side. What the others print is shown once the first has ended. Tests that failed are given to the
-command behind --again, which runs each once more, alone; it takes the arguments of `cargo test`.
+command behind --again, which runs each once more, alone; it takes the arguments of `cargo test`. Suites behind a line
+`suite: GROUP` have a command of their own; "" is for those in no group.
 
 At the end it prints each suite with its tests and seconds, what failed, and what passed the second time. The last line counts
 the tests of all suites, in the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the
@@ -119,15 +120,18 @@ class Run:
             self.broken_builds[found[1]] = found[2] == "caught"
         elif line.startswith("error: ") and not TARGETS_FAILED.match(line):
             self.errors.append(line)
-            # A group has an environment of its own, which the second run would not have.
-            if (found := TO_RERUN.match(line)) and not self.group:
-                self.reruns[found[3] or f"unit tests of {found[2].replace('-', '_')}"] = found[1].split()
+            if found := TO_RERUN.match(line):
+                suite = self.in_group(found[3] or f"unit tests of {found[2].replace('-', '_')}")
+                self.reruns[suite] = self.group, found[1].split()
 
     def begin_program(self, name):
         # A group of programs has no time of its own.
         if self.suite == self.group:
             self.suite = None
-        self.begin(f"{self.group}: {name}" if self.group else name)
+        self.begin(self.in_group(name))
+
+    def in_group(self, name):
+        return f"{self.group}: {name}" if self.group else name
 
     def count(self, passed, failed, ignored):
         if self.suite is not None:
@@ -152,16 +156,19 @@ class Run:
         self.errors += other.errors
         return self
 
-    def pass_again(self, command):
-        """Runs what failed once more, one test after the other. Returns whether all of it passes; then it counts as passed."""
+    def pass_again(self, commands):
+        """Runs what failed once more, one test after the other. Returns whether all of it passes; then it counts as passed.
+        `commands` has a command for each group."""
         failed = sum(row["failed"] for row in self.suites.values())
         named = sum(len(self.failures.get(suite, [])) for suite in self.reruns)
         if not failed or failed > MOST_AGAIN or named != failed or len(self.reruns) != len(self.errors):
             return False
-        for suite, arguments in self.reruns.items():
+        for suite, (group, arguments) in self.reruns.items():
+            if group not in commands:
+                return False
             show(f"suite: {suite}, what failed, alone\n".encode())
-            one_by_one = [*arguments, "--", "--exact", "--test-threads=1", *self.failures[suite]]
-            if subprocess.run([*command, *one_by_one], close_fds=False).returncode:
+            one_by_one = [*arguments, "--", "--exact", "--include-ignored", "--test-threads=1", *self.failures[suite]]
+            if subprocess.run([*commands[group], *one_by_one], close_fds=False).returncode:
                 return False
             row = self.suites[suite]
             row["passed"], row["failed"] = row["passed"] + row["failed"], 0
@@ -245,15 +252,16 @@ def show(*lines):
 
 
 def split(words):
-    """`a b --beside c --again d` as [[a, b], [c]] and [d]."""
-    words, again = (words[: words.index("--again")], words[words.index("--again") + 1 :]) if "--again" in words else (words, [])
-    commands = [[]]
+    """`a b --beside c --again "" d` as [[a, b], [c]] and {"": [d]}."""
+    commands, again = [[]], []
+    last = commands
     for word in words:
-        if word == "--beside":
-            commands.append([])
+        if word in ("--beside", "--again"):
+            last = commands if word == "--beside" else again
+            last.append([])
         else:
-            commands[-1].append(word)
-    return commands, again
+            last[-1].append(word)
+    return commands, {group: command for group, *command in again}
 
 
 def main():
