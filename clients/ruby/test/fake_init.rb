@@ -116,9 +116,6 @@ class FakeInit
     end
   end
 
-  # Whether the worker has not closed the connection, once all frames are read.
-  def open? = @sock.read_nonblock(1, exception: false) == :wait_readable
-
   def terminate(remaining_ms = 25_000)
     send_frame({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: remaining_ms })
   end

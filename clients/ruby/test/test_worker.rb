@@ -216,24 +216,6 @@ class TestWorker < WorkerTest
     assert_predicate(thread, :alive?)
   end
 
-  def test_the_connection_is_open_until_the_process_ends
-    ["w.run", "w.run(processes: 1)"].each do |run|
-      input, output = IO.pipe
-      source = %(w = OjsWorker::Worker.new; w.job("t") { nil }; #{run}; $stdout.sync = true; puts "over"; $stdin.read)
-      returned, out = IO.pipe
-      pid = spawn_program(source, in: input, out: out)
-      @init.accept
-      @init.expect("ready") unless run.include?("processes")
-      @init.terminate
-      assert_equal("over\n", returned.gets)
-      assert_predicate(@init, :open?)
-      output.close
-      assert_equal(0, wait_for(pid).exitstatus)
-    ensure
-      kill(pid)
-    end
-  end
-
   def test_threads_are_used_again_and_see_nothing_of_the_job_before
     serve do
       before = Thread.current[:mine]

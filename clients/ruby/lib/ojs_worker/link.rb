@@ -85,6 +85,13 @@ module OjsWorker
       end
     end
 
+    # Close it. Only the thread that calls {#read} may do that.
+    def close
+      Link.open -= [self]
+      mark_eof
+      close_all
+    end
+
     # Release the parent's connection in a forked child. Takes no lock, as its owner may be gone.
     def abandon
       @foreign = @broken = true

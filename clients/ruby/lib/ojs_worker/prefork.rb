@@ -40,7 +40,8 @@ module OjsWorker
         break if ending? && @slots.none?(&:pid)
         @slots.each { |slot| start(slot) if slot.pid.nil? && OjsWorker.now >= slot.start_at } unless ending?
       end
-      # The connection stays open until the process ends: ojs-init ends a process that closed it.
+    ensure
+      @link.close unless @link.foreign?
     end
 
     # Take no more jobs and let all processes end. A signal handler may call it.

@@ -33,7 +33,7 @@ module OjsWorker
         break lose_connection if @link.eof?
       end
     ensure
-      # The connection stays open until the process ends: ojs-init ends a process that closed it.
+      @link.close
       @pool.close
     end
 
