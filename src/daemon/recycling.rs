@@ -60,8 +60,8 @@ impl EventLoop {
         self.two.next_wanted.and(self.usage.hangs_at())
     }
 
-    /// Starts the next worker process, if a process can be had. Otherwise the old worker ends
-    /// first, and the start of the next one says what is wrong.
+    /// Starts the next worker process. After a shortage the old one ends first. After a refusal the
+    /// old one goes on.
     fn try_start_next(&mut self) -> Result<ProcessId, NotStarted> {
         // A shutdown that began meanwhile wants no other process.
         if self.machine.snapshot().phase.is_terminating() {

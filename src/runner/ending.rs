@@ -1,6 +1,7 @@
 //! The end of a job: its last output, its leftover processes, and the report of its outcome.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use log::{Level, warn};
@@ -14,6 +15,7 @@ use crate::runner::leftovers::{self, ProcessMarks};
 use crate::runner::outcome::{self, EndedFor, JobEnding, JobOutcome};
 use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::Moment;
+use ojs_os::errno::is_shortage;
 use ojs_os::process::Pid;
 use ojs_os::reaper::{self, Usage};
 use ojs_values::exit::Ended;
@@ -69,7 +71,11 @@ impl Runner {
             ExecLeftovers::Keep => !has_user,
             ExecLeftovers::End => false,
         };
-        let mut strangers = if keeps { Vec::new() } else { self.strangers() };
+        let mut strangers = if keeps {
+            Vec::new()
+        } else {
+            self.strangers().unwrap_or_default()
+        };
         // Skip ending processes that belonged to another job.
         strangers.retain(|pid| self.killed.get(pid).is_none_or(|of| *of == number));
         if strangers.is_empty() {
@@ -179,9 +185,11 @@ impl Runner {
         outcome::judge(&self.starter.settings, &ending, &self.reader.redaction)
     }
 
-    /// The runner's living children that are no jobs' processes; none where `/proc` does not list
-    /// them. Those that have ended are reaped.
-    pub fn strangers(&mut self) -> Vec<Pid> {
+    /// The runner's living children that are no jobs' processes. Those that have ended are reaped.
+    ///
+    /// # Errors
+    /// `/proc` does not list them.
+    pub fn strangers(&mut self) -> io::Result<Vec<Pid>> {
         let (leaders, killed, ending) = (&self.leaders, &mut self.killed, &mut self.ending);
         // From then on another process may have the number.
         let is_reaped = |pid| {
@@ -190,9 +198,8 @@ impl Runner {
         };
         let strangers = self.children.living_but(|pid| leaders.contains(&pid), is_reaped);
         self.has_looked = strangers.is_ok();
-        let strangers = strangers.unwrap_or_default();
+        let living: BTreeSet<Pid> = small::gather(strangers.iter().flatten().copied());
         if !self.killed.is_empty() || !self.ending.is_empty() {
-            let living: BTreeSet<Pid> = small::gather(strangers.iter().copied());
             self.killed.retain(|pid, _| living.contains(pid));
             self.ending.retain(|pid, _| living.contains(pid));
         }
@@ -210,12 +217,16 @@ impl Runner {
         if self.has_jobs() || !self.has_strays() {
             return;
         }
-        let strays = self.strangers();
-        if !self.has_looked {
+        let strays = match self.strangers() {
+            Ok(strays) => strays,
+            Err(error) if is_shortage(&error) => {
+                self.timers.arm(RunnerTimer::Strays, now.after(LONGEST_PASS_PAUSE));
+                return;
+            }
             // Nothing can be found and ended. SIGCHLD reports the end of each process, which is
             // then reaped.
-            return;
-        }
+            Err(_) => return,
+        };
         leftovers::end(&strays);
         self.stray_looks = if self.has_strays() { self.stray_looks + 1 } else { 0 };
         if self.stray_looks > MOST_STRAY_LOOKS {

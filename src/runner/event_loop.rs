@@ -110,7 +110,7 @@ impl Runner {
         }
         if signals.has_child_ended && !self.has_looked {
             // A leftover process has ended.
-            self.strangers();
+            let _ = self.strangers();
         }
         for number in std::mem::take(&mut self.readable) {
             self.read_job(number, now);
@@ -230,7 +230,7 @@ impl Runner {
         let give_up = clock::monotonic().saturating_add(END_LIMIT);
         self.leaders.clear();
         loop {
-            let strangers = self.strangers();
+            let strangers = self.strangers().unwrap_or_default();
             leftovers::end(&strangers);
             if strangers.is_empty() || clock::monotonic() >= give_up {
                 return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::process::Pid;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -69,14 +70,22 @@ pub(crate) fn ended_child() -> Option<Pid> {
 /// The number of a child that has ended, without reaping it: 0 if none of these children has ended,
 /// `None` if there are no such children.
 fn peek(kind: libc::idtype_t, id: libc::id_t) -> Option<i32> {
-    // __WALL: also children that were created without SIGCHLD.
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    // SAFETY: all zeros is a valid value of this plain structure.
-    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
-    // SAFETY: the structure is valid to write to.
-    let result = unsafe { libc::waitid(kind, id, &raw mut info, options) };
-    // SAFETY: the call has filled it, or left the zeros.
-    (result == 0).then(|| unsafe { info.si_pid() })
+    // __WALL: also children that were created without SIGCHLD. Before Linux 4.7 the call refuses
+    // that.
+    for more in [libc::__WALL, 0] {
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | more;
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+        // SAFETY: the structure is valid to write to.
+        if unsafe { libc::waitid(kind, id, &raw mut info, options) } == 0 {
+            // SAFETY: the call has filled it, or left the zeros.
+            return Some(unsafe { info.si_pid() });
+        }
+        if errno() != libc::EINVAL {
+            return None;
+        }
+    }
+    None
 }
 
 /// Reaps this child, if it has ended.

@@ -45,7 +45,7 @@ impl TokenFile {
         let bytes = match small_file::read(&self.path, MAX_TOKEN_FILE_BYTES) {
             Err(error) if may_pass(&error) => {
                 self.complaints.warn(format_args!(
-                    "backend.auth_token_file = {path}: cannot be read now: {error}; the last token counts until it can"
+                    "backend.auth_token_file = {path}: cannot be read now: {error}; the last token, if there was one, counts until it can"
                 ));
                 return TokenLook::Unread;
             }

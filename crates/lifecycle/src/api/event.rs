@@ -29,7 +29,7 @@ pub enum Event {
     },
     /// One more worker process runs beside the present one.
     NextStarted(ProcessId),
-    /// There is no process, or no memory, for one more worker process.
+    /// One more worker process could not be started.
     NextNotStarted(NotStarted),
     /// The worker could not be started.
     WorkerNotStarted(NotStarted),

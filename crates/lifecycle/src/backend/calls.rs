@@ -203,7 +203,7 @@ impl Calls {
         self.by_topic.of(&Topic::Check).len()
     }
 
-    /// Compares the counts and the later copies with the requests.
+    /// Compares the groups and the later copies with the requests.
     ///
     /// # Errors
     ///

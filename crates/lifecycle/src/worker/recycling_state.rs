@@ -23,7 +23,7 @@ pub(crate) struct Recycling {
     pub(super) beside: Option<Beside>,
     /// The old one of two worker processes was asked to end.
     pub(super) is_old_asked: bool,
-    /// Next processes in a row that did not become ready.
+    /// Next processes in a row that did not start, or did not become ready.
     pub(super) failures: u32,
 }
 
@@ -32,7 +32,8 @@ pub(crate) struct Recycling {
 pub(super) enum RecyclingStage {
     /// The next worker process starts, and the old one works.
     Preparing,
-    /// The next worker process did not become ready, and the old one works until another attempt.
+    /// The next worker process did not start, or did not become ready. The old one works until
+    /// another attempt.
     Paused,
     /// The worker finishes its jobs.
     Draining,
