@@ -308,12 +308,16 @@ class Tasks:
         self._loop = asyncio.get_running_loop()
         self.make = functools.partial(AsyncJob, loop=self._loop)
         self.tasks: Dict[asyncio.Task[None], AsyncJob] = {}
+        self.is_over = False
 
     def start(self, session: Session, job: AsyncJob) -> None:
         """Run the handler of a job."""
         self._loop.call_soon_threadsafe(self._spawn, session, job)
 
     def _spawn(self, session: Session, job: AsyncJob) -> None:
+        if self.is_over:  # The loop ends, and would cancel the handler.
+            session.answer(job, None, Release("shutdown"))
+            return
         job.stopping = AsyncEvent()
         if session.state == "terminate":
             job.stopping.set()
@@ -347,6 +351,7 @@ class AsyncWorker(BaseWorker[AsyncJob]):
                 await asyncio.to_thread(session.serve)
             except asyncio.CancelledError:
                 session.stop()
+                session.runner.is_over = True
                 for task, job in list(session.runner.tasks.items()):
                     # The program ends, as an application does at SIGTERM: that is no failure of the job.
                     job.cancel_reason = job.cancel_reason or "shutdown"

@@ -212,7 +212,14 @@ module OjsWorker
       @registry.failed(job, error, Answer.final?(job, failure))
       Answer.fail(job, failure)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      OjsWorker.log(:error, "job #{job.id}: its answer cannot be made", e)
+      bare_answer(job, error, e)
+    end
+
+    # A hook, the logger or a late interrupt must not change what the handler decided.
+    def bare_answer(job, error, trouble)
+      OjsWorker.log(:error, "job #{job.id}: its answer cannot be made in full", trouble)
+      Answer.bare(job, error)
+    rescue Exception # rubocop:disable Lint/RescueException
       Wire.frame("fail", job.id, error: { retryable: true, code: "handler_error", message: "no answer can be made" })
     end
 
