@@ -50,7 +50,7 @@ DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/
 RECORD := python3 scripts/evidence/record.py
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: check quick demo evidence requirements rows suites punctual others plain-init demos smoke calculating doc-tests of-clients picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz sanitize lint conformance deny setup
+.PHONY: check quick demo evidence requirements rows suites punctual others plain-init plain-init-conformance demos smoke calculating doc-tests of-clients picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet soak fuzz sanitize lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -159,7 +159,7 @@ IN_TURN := $(MAKE) --no-print-directory --jobs=1 --keep-going
 # Two lists that run side by side: suites that judge how long something takes or start many processes, and those that only
 # calculate, in the time that the others leave.
 suites:
-	@$(RECORD) test -- $(IN_TURN) punctual others of-clients plain-init demos smoke --beside $(IN_TURN) calculating doc-tests \
+	@$(RECORD) test -- $(IN_TURN) punctual others of-clients plain-init plain-init-conformance demos smoke --beside $(IN_TURN) calculating doc-tests \
 	    --again "" env $(TESTS) --again "plain init" env $(TESTS_OF_PLAIN_INIT)
 
 punctual:
@@ -168,9 +168,13 @@ punctual:
 others:
 	$(TESTS) $(addprefix --test ,$(OTHERS))
 
+# Each in a target of its own: a recipe ends at its first failure.
 plain-init:
 	@echo "suite: plain init"
 	$(TESTS_OF_PLAIN_INIT) --test init -- --include-ignored plain:: faults:: log:: init_only::
+
+plain-init-conformance:
+	@echo "suite: plain init"
 	$(TESTS_OF_PLAIN_INIT) --test conformance
 
 # `cargo test` has built the development server.

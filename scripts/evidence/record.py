@@ -55,6 +55,8 @@ TARGETS_FAILED = re.compile(r"^error: \d+ targets? failed:$")
 COUNT = re.compile(r"(\d+) ([a-z][a-z ]*[a-z])")
 PASSED = re.compile(r"^test (\S+) +\.\.\. ok$")
 FAILED = re.compile(r"^test (\S+) +\.\.\. FAILED$")
+# A recipe that failed, other than by a test (cargo's 101).
+NO_TEST_FAILED = re.compile(r"^make(?:\[\d+\])?: \*\*\* (?!.*\] Error 101$)")
 # What cargo says of a program that failed: the arguments that run it alone, and in them its package and its name.
 TO_RERUN = re.compile(r"^error: test failed, to rerun pass `(-p (\S+) --(?:lib|test (\S+)))`$")
 # Tests of rows of docs/requirements.md: `l_08_nothing_leads_back`, and those of tests/sdk, which are the row alone.
@@ -124,6 +126,9 @@ class Run:
                 suite = self.in_group(found[3] or f"unit tests of {found[2].replace('-', '_')}")
                 self.reruns[suite] = self.group, found[1].split()
 
+        elif NO_TEST_FAILED.match(line):
+            self.errors.append(line)
+
     def begin_program(self, name):
         # A group of programs has no time of its own.
         if self.suite == self.group:
@@ -159,17 +164,17 @@ class Run:
     def pass_again(self, commands):
         """Runs what failed once more, one test after the other. Returns whether all of it passes; then it counts as passed.
         `commands` has a command for each group."""
-        failed = sum(row["failed"] for row in self.suites.values())
-        named = sum(len(self.failures.get(suite, [])) for suite in self.reruns)
-        if not failed or failed > MOST_AGAIN or named != failed or len(self.reruns) != len(self.errors):
+        counted = {suite: row["failed"] for suite, row in self.suites.items() if row["failed"]}
+        named = {suite: len(self.failures.get(suite, [])) for suite in self.reruns}
+        if not counted or counted != named or sum(named.values()) > MOST_AGAIN or len(self.reruns) != len(self.errors):
             return False
         for suite, (group, arguments) in self.reruns.items():
-            if group not in commands:
-                return False
-            show(f"suite: {suite}, what failed, alone\n".encode())
-            one_by_one = [*arguments, "--", "--exact", "--include-ignored", "--test-threads=1", *self.failures[suite]]
-            if subprocess.run([*commands[group], *one_by_one], close_fds=False).returncode:
-                return False
+            for test in self.failures[suite]:
+                show(f"suite: {suite}, again and alone: {test}\n".encode())
+                alone = [*arguments, "--", "--exact", "--include-ignored", test]
+                if group not in commands or subprocess.run([*commands[group], *alone], close_fds=False).returncode:
+                    return False
+        for suite in self.reruns:
             row = self.suites[suite]
             row["passed"], row["failed"] = row["passed"] + row["failed"], 0
             for test in self.failures[suite]:
@@ -283,6 +288,8 @@ def main():
     status = max([command.end() for command in commands])
     run = functools.reduce(Run.join, (command.run for command in commands))
     second = {}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if status and again and run.pass_again(again):
         status, second = 0, {suite: run.failures[suite] for suite in run.reruns}
     seconds = time.monotonic() - began

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::container::{Container, KILLED, Over, TELLING, busy_with, errors, settled_after, told};
 use crate::docker_engine::said;
-use crate::support::wait::{now, pause};
+use crate::support::wait::{now, pause, wait_until};
 use crate::{PATIENCE, engine, images, in_full, looks_until, measured, root};
 
 /// Every test of this file.
@@ -193,7 +193,10 @@ fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: D
     // Compose removes the containers and the network after that, which takes time of its own.
     let (status, gone) = std::thread::scope(|scope| {
         scope.spawn(|| project.does(&["down"]));
-        (waiting.join().unwrap(), server.now_ms())
+        let is_gone = wait_until(limit + PATIENCE, || waiting.is_finished());
+        let gone = server.now_ms();
+        assert!(is_gone, "still there: {}", worker.log());
+        (waiting.join().unwrap(), gone)
     });
     let sigterm = told(&server, asked);
     let took = Duration::from_secs_f64((gone - sigterm) / 1e3);
