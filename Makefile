@@ -157,7 +157,7 @@ OTHERS := $(filter-out $(PUNCTUAL) $(CALCULATING) $(CLIENTS) dist packages,$(sor
 IN_TURN := $(MAKE) --no-print-directory --jobs=1 --keep-going
 
 # Two lists that run side by side: suites that judge how long something takes or start many processes, and those that only
-# calculate, in the time that the others leave.
+# calculate.
 suites:
 	@$(RECORD) test -- $(IN_TURN) punctual others of-clients plain-init plain-init-conformance demos smoke --beside $(IN_TURN) calculating doc-tests \
 	    --again "" env $(TESTS) --again "plain init" env $(TESTS_OF_PLAIN_INIT)
