@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use crate::config::Secret;
 use crate::daemon::backend::small_file;
 use crate::daemon::log::throttle::Throttle;
+use ojs_os::errno::is_shortage;
 
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
@@ -66,22 +67,20 @@ impl TokenFile {
 /// Whether this says nothing of the file: descriptors or memory are short, or its file system does
 /// not answer.
 fn may_pass(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw),
-        Some(
-            Errno::EMFILE
-                | Errno::ENFILE
-                | Errno::ENOMEM
-                | Errno::EINTR
-                | Errno::EAGAIN
-                | Errno::EIO
-                | Errno::ESTALE
-                | Errno::ETIMEDOUT
-                | Errno::ENOTCONN
-                | Errno::EHOSTDOWN
-                | Errno::EHOSTUNREACH
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    is_shortage(error)
+        || matches!(
+            errno,
+            Some(
+                Errno::EINTR
+                    | Errno::EIO
+                    | Errno::ESTALE
+                    | Errno::ETIMEDOUT
+                    | Errno::ENOTCONN
+                    | Errno::EHOSTDOWN
+                    | Errno::EHOSTUNREACH
+            )
         )
-    )
 }
 
 fn read(text: &str) -> Result<Secret, String> {
