@@ -8,8 +8,8 @@ command behind --again, which runs each once more, alone; it takes the arguments
 `suite: GROUP` have a command of their own; "" is for those in no group.
 
 At the end it prints each suite with its tests and seconds, what failed, and what passed the second time. The last line counts
-the tests of all suites, in the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders docs/evidence.md from the
-files. A run with ARGS is a part and leaves no file.
+the tests of all suites, in the words of `cargo test`. The exit status is the highest of the commands. `make evidence` renders
+docs/evidence.md from the files. A run with ARGS is a part and leaves no file.
 """
 
 import functools
