@@ -6,8 +6,10 @@
 //! expires. After the end has begun it is sent at once, because ojs-init alone is then responsible
 //! for the outcome.
 
+use std::time::Duration;
+
 use crate::api::ids::{Claim, HolderId, JobId};
-use crate::api::{About, Delivery, ErrorCode, JobTimer, Outcome};
+use crate::api::{About, ErrorCode, JobTimer, Outcome};
 use crate::jobs::job::{Job, Place};
 use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
@@ -105,11 +107,7 @@ impl Jobs {
                     if let Some(job) = self.ledger.get_mut(late) {
                         job.any_may_answer = true;
                     }
-                    let may_be_elsewhere = claim.is_none() && !what.is_ack();
                     self.decide(late, what, Some(id), claim.is_none(), cx);
-                    if may_be_elsewhere {
-                        self.look_first(late, cx);
-                    }
                 }
             }
             Standing::Unknown => {
@@ -161,8 +159,9 @@ impl Jobs {
         let Remembered::Dropped(delivery, worker) = self.memory.forget(id)? else {
             return None;
         };
-        let delivery: Delivery = *delivery;
-        Some(self.ledger.add(delivery, worker, cx.now))
+        // No heartbeat has named it since it was dropped.
+        let granted = Duration::ZERO;
+        Some(self.ledger.add(*delivery, worker, cx.now, granted))
     }
 
     /// Limits the time that a holder waits for the reply to this outcome.

@@ -91,8 +91,8 @@ impl Jobs {
         };
         // If heartbeats fail, the reservation may be near its end. A hold must not outlast the
         // reservation.
-        let reserved = self.reserved_until(job, cx).remaining(cx.now);
-        let longest = LONGEST_HOLD.min(self.granted(job, cx) / VISIBILITY_SHARE).min(reserved);
+        let reserved = job.reserved_until.remaining(cx.now);
+        let longest = LONGEST_HOLD.min(job.granted / VISIBILITY_SHARE).min(reserved);
         let hold = asked.max(braked).min(longest);
         Braked {
             hold: Some(hold).filter(|hold| !hold.is_zero()),
@@ -137,19 +137,5 @@ impl Jobs {
     fn end_hold(&mut self, claim: Claim, cx: &Context) {
         self.timers.cancel(JobTimer::Report(claim));
         self.report_event(claim, ReportEvent::TimerDue, cx);
-    }
-
-    /// Ends the hold, if any, of a job whose outcome may be sent now. Returns whether it was held
-    /// and its reservation may have expired. Another worker may then have the job, and a requeue
-    /// would remove it from that worker.
-    pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
-        let Some(job) = self.ledger.get(claim) else {
-            return false;
-        };
-        let is_too_long = job.is_held_back() && self.reserved_until(job, cx) <= cx.now;
-        if let Some(report) = self.ledger.report_mut(claim) {
-            report.end_hold();
-        }
-        is_too_long
     }
 }

@@ -8,6 +8,7 @@ use crate::api::{
     CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobNotice, JobTimer, Leftovers,
     MOST_JOB_ID_BYTES, Outcome, Phase, ToWorker,
 };
+use crate::jobs::doubts::granted;
 use crate::jobs::facts::Offered;
 use crate::jobs::job::{BeatRecord, Handover, Held, Job, Place};
 use crate::jobs::losses::may_end_for_a_job;
@@ -27,7 +28,8 @@ impl Jobs {
         let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
         let is_surplus = is_former || !cx.takes_jobs || is_full;
         let is_suspect = self.has_to_run_alone(&delivery, cx);
-        let claim = self.ledger.add(delivery, worker.clone(), cx.now);
+        let granted = granted(&delivery, cx);
+        let claim = self.ledger.add(delivery, worker.clone(), cx.now, granted);
         self.ledger.is_suspect(claim, is_suspect);
         self.end_hold_of(id, cx);
         if is_surplus {
@@ -94,7 +96,7 @@ impl Jobs {
         };
         job.delivery.reservation = delivery.reservation.clone();
         job.delivery.subject = Arc::clone(&delivery.subject);
-        self.ledger.is_of(claim, worker, cx.now);
+        self.ledger.is_of(claim, worker, cx.now, granted(delivery, cx));
         self.notify(JobNotice::Adopted(Arc::clone(&delivery.subject)));
         true
     }

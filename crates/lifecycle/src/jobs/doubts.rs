@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId};
 use crate::api::{
-    About, Call, CancelReason, ErrorCode, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Moment, Outcome,
-    Reply,
+    About, Call, CancelReason, Delivery, ErrorCode, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView,
+    Moment, Outcome, Reply,
 };
 use crate::jobs::job::{Job, Missing, Place, Question, Report};
 use crate::jobs::part::{Context, Jobs};
@@ -38,6 +38,9 @@ const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
 
 /// Why the look after a FAIL or a requeue that may have been carried out decides nothing.
 const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
+
+/// Why a FAIL or a requeue is not sent after its job's reservation was over.
+const IS_NOT_OURS: &str = "its reservation was over, and the backend shows it as ended or another worker's";
 
 /// The part about jobs of a heartbeat that the backend has accepted.
 #[derive(Debug, Clone, Copy)]
@@ -84,26 +87,17 @@ impl Jobs {
         }
         let kept_for = accepted.kept_for.unwrap_or(UNSAID_VISIBILITY);
         for (id, claim) in *named {
-            let is_extended = extended.is_none_or(|extended| extended.contains(id));
-            if let Some(job) = self.ledger.get_mut(*claim).filter(|_| is_extended) {
-                job.extended_until = Some(cx.now.after(kept_for));
+            let Some(job) = self.ledger.get_mut(*claim) else {
+                continue;
+            };
+            let is_listed = extended.map(|extended| extended.contains(id));
+            let is_extended = is_listed.unwrap_or(!accepted.has_sent_lists);
+            // A delivery since then is another reservation.
+            let is_of_this = job.claimed_at <= accepted.at;
+            job.suspicion.may_have_lapsed |= is_of_this && (!is_extended || job.reserved_until <= accepted.at);
+            if is_listed != Some(false) {
+                job.reserved_until = job.reserved_until.max(cx.now.after(kept_for));
             }
-        }
-    }
-
-    /// Until when a job is reserved, as far as ojs-init knows.
-    pub(super) fn reserved_until(&self, job: &Job, cx: &Context) -> Moment {
-        let claimed_until = job.claimed_at.after(self.granted(job, cx));
-        job.extended_until
-            .map_or(claimed_until, |extended| extended.max(claimed_until))
-    }
-
-    /// The visibility timeout with which the backend delivered the job.
-    pub(super) fn granted(&self, job: &Job, cx: &Context) -> Duration {
-        if cx.backend.is_told_visibility() {
-            cx.options.visibility_timeout
-        } else {
-            job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY)
         }
     }
 
@@ -113,7 +107,7 @@ impl Jobs {
     /// reply afterwards.
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
-        let until = self.reserved_until(job, cx).min(cx.now.after(MISSING_FOR_GOOD));
+        let until = job.reserved_until.min(cx.now.after(MISSING_FOR_GOOD));
         let Some(report) = self.ledger.report_mut(claim) else {
             return;
         };
@@ -127,7 +121,9 @@ impl Jobs {
             return self.report_is_lost(claim, cx);
         }
         let step = match (&report.what, report.question) {
-            (Outcome::Acked { .. }, Question::Done | Question::ResultTaken) => ReportStage::Pausing,
+            (Outcome::Acked { .. }, Question::Done | Question::StillOurs | Question::ResultTaken) => {
+                ReportStage::Pausing
+            }
             (Outcome::Acked { .. }, Question::Completed) | (Outcome::Failed { .. } | Outcome::Requeued { .. }, _) => {
                 ReportStage::Doubtful
             }
@@ -245,32 +241,60 @@ impl Jobs {
             if failure == Failure::NotFromBackend {
                 self.give_up_on_foreign(claim, cx);
             }
+        } else if question == Question::StillOurs {
+            // The backend offers no look.
+            self.may_be_sent(claim);
         } else {
             self.nobody_shows_it(claim, question, cx);
         }
     }
 
     fn looked_at_report(&mut self, claim: Claim, question: Question, view: &JobView, asked_at: Moment, cx: &Context) {
-        let is_ours = self.ledger.get(claim).is_some_and(|job| is_ours(job, view));
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let is_ours = is_ours(job, view);
+        job.suspicion.may_have_lapsed &= !is_ours;
         match (question, view.state) {
-            (Question::Done | Question::Completed, JobState::Missing) => self.job_not_found(claim, asked_at, cx),
+            (Question::Done | Question::StillOurs | Question::Completed, JobState::Missing) => {
+                self.job_not_found(claim, asked_at, cx);
+            }
             (Question::Completed | Question::ResultTaken, JobState::Completed) => self.job_is_completed(claim, cx),
             // A FAIL or a requeue without an answer is repeated only if the job's state has not
             // changed.
-            (Question::Done, JobState::Active) if is_ours => self.ledger.step(claim, ReportStage::Due),
+            (Question::Done | Question::StillOurs, JobState::Active) if is_ours => self.may_be_sent(claim),
+            (Question::StillOurs, JobState::Hidden) => self.may_be_sent(claim),
             (Question::ResultTaken, JobState::Active) if is_ours => self.go_without_result(claim, cx),
             (Question::ResultTaken, _) => self.ledger.step(claim, ReportStage::Due),
-            (Question::Done | Question::Completed, _) => self.nobody_shows_it(claim, question, cx),
+            (Question::Done | Question::StillOurs | Question::Completed, _) => {
+                self.nobody_shows_it(claim, question, cx)
+            }
         }
+    }
+
+    /// The outcome goes out as soon as there is room, without another look.
+    fn may_be_sent(&mut self, claim: Claim) {
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.is_seen_ours = true;
+        }
+        self.ledger.step(claim, ReportStage::Due);
     }
 
     /// Decides after a look that does not show the state on which the outcome depends.
     fn nobody_shows_it(&mut self, claim: Claim, question: Question, cx: &Context) {
         match question {
             Question::Done => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),
+            Question::StillOurs => self.let_reservation_expire(claim, IS_NOT_OURS, cx),
             // The conflict stands.
             Question::Completed => self.report_is_lost(claim, cx),
             Question::ResultTaken => self.ledger.step(claim, ReportStage::Due),
         }
+    }
+}
+
+/// The visibility timeout with which the backend has just delivered a job.
+pub(super) fn granted(delivery: &Delivery, cx: &Context) -> Duration {
+    if cx.backend.is_told_visibility() {
+        cx.options.visibility_timeout
+    } else {
+        delivery.visibility.unwrap_or(UNSAID_VISIBILITY)
     }
 }

@@ -17,8 +17,10 @@ pub struct Job {
     pub worker: WorkerId,
     /// When the backend delivered the job.
     pub claimed_at: Moment,
-    /// Until when a heartbeat last extended its reservation.
-    pub extended_until: Option<Moment>,
+    /// The visibility timeout with which the backend delivered the job.
+    pub granted: Duration,
+    /// Until when the job is reserved, as far as ojs-init knows.
+    pub reserved_until: Moment,
     /// The stage of the job between its claim and its end.
     pub place: Place,
     /// The reservation has ended, or another worker has it. No heartbeat names the job, and its
@@ -57,6 +59,9 @@ pub struct Handover {
 /// The state of a reservation that a heartbeat did not extend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Suspicion {
+    /// The reservation may have expired: a heartbeat did not extend it, or came too late. A later
+    /// heartbeat proves nothing, because it may have extended the reservation of another worker.
+    pub may_have_lapsed: bool,
     /// The request of the look in flight.
     pub look: Option<CallId>,
     /// When the last one was made.
@@ -167,6 +172,8 @@ pub struct Report {
     pub sent: u32,
     /// The question of the next look.
     pub question: Question,
+    /// A look since the last request showed the job as active, with the reservation of ojs-init.
+    pub is_seen_ours: bool,
     /// Set if the backend replied that the job does not exist.
     pub missing: Option<Missing>,
     /// The backend has refused a result of this job. From this moment on, a refused ACK is
@@ -179,6 +186,9 @@ pub struct Report {
 pub enum Question {
     /// Whether a FAIL or a requeue that got no answer was carried out.
     Done,
+    /// Whether the reservation still belongs to ojs-init, before a FAIL or a requeue that the
+    /// backend cannot have is sent.
+    StillOurs,
     /// Whether the job is completed, because an ACK got a conflict without the job's state.
     Completed,
     /// Whether the backend can read the job at all. The backend answers each ACK with an error,
@@ -333,16 +343,14 @@ impl Job {
     /// carried out is left out. The job may already run elsewhere, and no backend checks whose
     /// reservation a heartbeat extends.
     pub fn is_kept_reserved(&self) -> bool {
-        let is_doubtful = match &self.place {
-            Place::Waiting | Place::Held(_) => false,
-            Place::Reporting(report) => match report.what {
-                Outcome::Acked { .. } => false,
-                Outcome::Failed { .. } | Outcome::Requeued { .. } => match report.step {
-                    ReportStage::Due | ReportStage::Pausing | ReportStage::ResultRefused => false,
-                    ReportStage::Sent(..) | ReportStage::Doubtful | ReportStage::Looking(..) => true,
-                },
-            },
+        let may_be_done = |report: &Report| match report.step {
+            ReportStage::Due | ReportStage::Pausing | ReportStage::ResultRefused => false,
+            ReportStage::Sent(..) => true,
+            ReportStage::Doubtful | ReportStage::Looking(..) => report.question != Question::StillOurs,
         };
+        let is_doubtful = self
+            .report()
+            .is_some_and(|report| !report.what.is_ack() && may_be_done(report));
         !self.is_lost && !self.is_dropped && !is_doubtful
     }
 

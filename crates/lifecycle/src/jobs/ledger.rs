@@ -3,6 +3,7 @@
 //! Only the job stores its place. The lists follow from the job, and `check` compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::api::{Delivery, Moment};
@@ -33,7 +34,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Enters a job. It waits, behind an earlier claim on that job if there is one.
-    pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
+    pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment, granted: Duration) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
         let claims = self.by_id.entry(delivery.subject.id.clone()).or_default();
@@ -44,7 +45,8 @@ impl Ledger {
             delivery,
             worker,
             claimed_at: now,
-            extended_until: None,
+            granted,
+            reserved_until: now.after(granted),
             place: Place::Waiting,
             is_lost: false,
             is_overdue: false,
@@ -106,9 +108,11 @@ impl Ledger {
     }
 
     /// Assigns a job that was delivered again to this incarnation.
-    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment) {
+    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment, granted: Duration) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         job.claimed_at = now;
+        job.granted = granted;
+        job.reserved_until = now.after(granted);
         job.suspicion = Suspicion::default();
         let before = std::mem::replace(&mut job.worker, worker.clone());
         self.is_not_of(&before);

@@ -119,6 +119,7 @@ impl Jobs {
         }
         if is_ours(job, &view) {
             job.suspicion.missing_since = None;
+            job.suspicion.may_have_lapsed = false;
             return;
         }
         match view.state {
@@ -202,7 +203,7 @@ impl Jobs {
         let Some(job) = self.ledger.get(claim).filter(|job| job.is_dropped) else {
             return;
         };
-        let is_reserved = self.reserved_until(job, cx) > cx.now;
+        let is_reserved = job.reserved_until > cx.now;
         if is_reserved && cx.end.phase != Phase::Stop && !self.is_regained_beyond_credit(claim, cx) {
             let subject = job.subject();
             self.regain(claim, cx);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId, WorkerId};
 use crate::api::{Call, Delivery, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
+use crate::jobs::doubts::granted;
 use crate::jobs::job::{Again, Job, LookStep};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
@@ -76,8 +77,9 @@ impl Jobs {
 
     /// Handles the reply to a look at a repeated delivery, or its failure.
     pub(crate) fn looked_again(&mut self, claim: Claim, reply: Reply, cx: &Context) {
-        let Some(job) = self.ledger.get(claim) else { return };
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         let verdict = if let Reply::JobSeen(view) = reply {
+            job.suspicion.may_have_lapsed &= !is_ours(job, &view);
             by_look(job, &view)
         } else if matches!(reply.failure(), Failure::Unsupported | Failure::Refused) {
             by_itself(job)
@@ -132,7 +134,7 @@ impl Jobs {
         // The wait for a holder begins anew.
         self.timers.cancel(JobTimer::NoHandler(claim));
         self.ledger.replace(claim, delivery.clone());
-        self.ledger.is_of(claim, worker, cx.now);
+        self.ledger.is_of(claim, worker, cx.now, granted(delivery, cx));
         let Some(job) = self.ledger.get(claim) else { return };
         if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
             self.timers.cancel(JobTimer::LookAgain(claim));

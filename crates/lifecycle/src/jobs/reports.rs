@@ -78,15 +78,11 @@ impl Jobs {
                 return self.confirm(listener, id, About::Release, false);
             }
         }
-        // A dropped job counts against no holder's credit. If its reservation has expired, another
-        // worker may have it, and a FAIL would hit that worker's job.
+        // A dropped job counts against no holder's credit.
         let Some(job) = self.ledger.get(claim) else { return };
         let was_dropped = job.is_dropped;
-        let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job, cx) <= cx.now;
         self.put_report(claim, what, listener, is_surplus || was_dropped, cx);
-        if may_be_elsewhere {
-            self.look_first(claim, cx);
-        } else if let Some(hold) = hold {
+        if let Some(hold) = hold {
             self.hold(claim, hold, cx);
         }
         self.limit_the_wait(claim, cx);
@@ -119,10 +115,27 @@ impl Jobs {
         }
     }
 
-    /// Looks at the job before its outcome is sent, as if the outcome had been sent before.
-    pub(super) fn look_first(&mut self, claim: Claim, cx: &Context) {
-        self.ledger.step(claim, ReportStage::Doubtful);
-        self.report_event(claim, ReportEvent::TimerDue, cx);
+    /// Sends an outcome that has room. Looks at the job first if another worker may have it.
+    fn send_if_ours(&mut self, claim: Claim, cx: &Context) {
+        if !self.may_be_elsewhere(claim, cx) {
+            return self.send_report(claim, cx);
+        }
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.question = Question::StillOurs;
+        }
+        self.look_before_repeat(claim, cx);
+    }
+
+    /// Whether another worker may have the job, so that a FAIL or a requeue would hit the attempt
+    /// of that worker: no backend checks whose job an outcome is about. An ACK does no harm,
+    /// because the job is done.
+    fn may_be_elsewhere(&self, claim: Claim, cx: &Context) -> bool {
+        let Some(job) = self.ledger.get(claim) else {
+            return false;
+        };
+        let is_to_check = |report: &Report| !report.what.is_ack() && !report.is_seen_ours;
+        let is_over = job.suspicion.may_have_lapsed || job.reserved_until <= cx.now;
+        is_over && job.report().is_some_and(is_to_check)
     }
 
     fn put_report(&mut self, claim: Claim, what: Outcome, listener: Option<HolderId>, is_surplus: bool, cx: &Context) {
@@ -140,6 +153,7 @@ impl Jobs {
             hold: Hold::No,
             sent: 0,
             question: Question::Done,
+            is_seen_ours: false,
             missing: None,
             other_answer_until,
         };
@@ -192,7 +206,10 @@ impl Jobs {
         self.measure(claim, cx);
         let sent = self.call(call, JobRequest::Report(claim), cx);
         self.ledger.step(claim, ReportStage::Sent(sent, cx.now));
-        self.ledger.report_mut(claim).into_iter().for_each(Report::goes_out);
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.goes_out();
+            report.is_seen_ours = false;
+        }
         self.note_store(claim, cx);
         if cx.end.is_reporting {
             self.timers
@@ -264,10 +281,10 @@ impl Jobs {
             return;
         };
         match step {
-            ReportStep::Send => self.send_report(claim, cx),
+            ReportStep::Send => self.send_if_ours(claim, cx),
             ReportStep::Settle => self.reported(claim, cx),
             ReportStep::Weigh { failure, asked_at } => self.report_failed(claim, failure, asked_at, cx),
-            ReportStep::Repeat => self.pause_is_over(claim, cx),
+            ReportStep::Repeat => self.pause_is_over(claim),
             ReportStep::Look => self.look_before_repeat(claim, cx),
             ReportStep::EndPause => self.timers.arm_at_latest(JobTimer::Report(claim), cx.now),
             ReportStep::Hedge(call, sent_at) => self.hedge_at_the_end(claim, call, sent_at, cx),
@@ -276,12 +293,11 @@ impl Jobs {
     }
 
     /// Ends the pause after a hold or a failed attempt: the outcome may be sent.
-    fn pause_is_over(&mut self, claim: Claim, cx: &Context) {
-        if self.was_held_too_long(claim, cx) {
-            self.look_first(claim, cx);
-        } else {
-            self.ledger.step(claim, ReportStage::Due);
+    fn pause_is_over(&mut self, claim: Claim) {
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.end_hold();
         }
+        self.ledger.step(claim, ReportStage::Due);
     }
 
     fn report_failed(&mut self, claim: Claim, failure: Failure, asked_at: Moment, cx: &Context) {

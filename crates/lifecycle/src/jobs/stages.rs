@@ -17,7 +17,7 @@ pub enum ReportStage {
     Sent(CallId, Moment),
     /// The outcome was sent, and may have been carried out. A look follows after a pause.
     Doubtful,
-    /// Looked at, since this moment.
+    /// Looked at, since this moment. An outcome that was never sent may be looked at, too.
     Looking(CallId, Moment),
     /// The backend refused the result. The worker has some time to send another answer.
     ResultRefused,
@@ -75,6 +75,7 @@ impl ReportEvent {
 /// The next step of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportStep {
+    /// Send the outcome, or look first if another worker may have the job.
     Send,
     /// Remove the job, because the backend has the outcome.
     Settle,
@@ -97,7 +98,7 @@ pub enum ReportStep {
 impl fmt::Display for ReportStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Send => "**→ Sent**",
+            Self::Send => "**→ Sent**; a FAIL or requeue whose reservation may be over **→ Looking**",
             Self::Settle => "**done**",
             Self::Weigh { .. } => "**→** as the failure says, below",
             Self::Repeat => "**→ Due**",

@@ -1,7 +1,7 @@
 //! The reference for jobs that the backend does not find: when an outcome may be given up because
 //! of that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ojs_lifecycle::api::{Call, Failure, FetchForm, HeartbeatForm, JobId, JobState, Reply};
@@ -29,11 +29,15 @@ pub struct Absences {
     absent: BTreeMap<JobId, Absence>,
     /// When the store last showed itself.
     seen: Option<Duration>,
+    /// A heartbeat did not extend these jobs, or came after the end of their reservations.
+    lapsed: BTreeSet<JobId>,
+    /// The backend has sent a list of extended jobs.
+    has_sent_lists: bool,
 }
 
 impl Absences {
-    /// A request was answered.
-    pub fn replied(&mut self, call: &Call, reply: &Reply, now: Duration) {
+    /// A request of this time was answered.
+    pub fn replied(&mut self, call: &Call, sent: Duration, reply: &Reply, now: Duration) {
         match (call, reply) {
             (Call::Fetch { visibility, form, .. }, Reply::Fetched(brought)) if !brought.is_empty() => {
                 self.seen = Some(now);
@@ -41,6 +45,7 @@ impl Absences {
                 for delivery in brought {
                     let id = &delivery.subject.id;
                     self.absent.remove(id);
+                    self.lapsed.remove(id);
                     self.reserved_until.insert(id.clone(), now + granted);
                 }
             }
@@ -61,13 +66,20 @@ impl Absences {
                 } else {
                     *visibility
                 };
+                self.has_sent_lists |= extended.is_some();
                 for id in active {
+                    let is_listed = extended.as_ref().map(|extended| extended.contains(id));
+                    if self.is_over(id, sent) || !is_listed.unwrap_or(!self.has_sent_lists) {
+                        self.lapsed.insert(id.clone());
+                    }
                     if extended.as_ref().is_none_or(|extended| extended.contains(id)) {
                         let until = self.reserved_until.entry(id.clone()).or_default();
                         *until = (*until).max(now + granted);
                     }
                 }
             }
+            // The next backend may never send lists.
+            (Call::Register { .. }, Reply::Registered { .. }) => self.has_sent_lists = false,
             (Call::Report { .. }, Reply::Accepted) => self.seen = Some(now),
             (Call::Report { job, .. }, Reply::Failed(Failure::NotFound)) => self.is_absent(job, now),
             (Call::GetJob { job }, Reply::JobSeen(view)) if view.state == JobState::Missing => self.is_absent(job, now),
@@ -79,6 +91,20 @@ impl Absences {
         let until = self.reserved_until.get(id).copied().unwrap_or_default();
         let until = until.min(now + LONGEST);
         self.absent.entry(id.clone()).or_insert(Absence { since: now, until });
+    }
+
+    fn is_over(&self, id: &JobId, now: Duration) -> bool {
+        self.reserved_until.get(id).is_none_or(|until| *until <= now)
+    }
+
+    /// Whether another worker may have the job.
+    pub fn may_be_elsewhere(&self, id: &JobId, now: Duration) -> bool {
+        self.is_over(id, now) || self.lapsed.contains(id)
+    }
+
+    /// A look showed the job as this worker's.
+    pub fn is_seen(&mut self, id: &JobId) {
+        self.lapsed.remove(id);
     }
 
     /// Whether a job may be called lost although the backend has it. The backend must have answered

@@ -49,7 +49,7 @@ impl Ledger {
             // machine gives it up.
             promise!(
                 "what waits is started or handed back",
-                is_stopping || !claim.is_waiting() || why.contains("discard"),
+                is_stopping || !claim.is_waiting() || claim.is_in_question || why.contains("discard"),
                 "{id}: {why}: {claim:?}"
             );
             claim.is_open = false;
@@ -101,6 +101,21 @@ impl Ledger {
             .filter(|claim| !claim.is_lost && counts(claim))
             .partition(|claim| claim.answer == Some(Answer::Release) || self.braked.contains(&claim.id));
         others.len() + released.len().saturating_sub(8 * places)
+    }
+
+    /// How many jobs a shutdown cut off, at least and at most.
+    pub fn cut_off(&self) -> (usize, usize) {
+        let cut: Vec<&Claim> = self.claims.iter().filter(|claim| claim.may_be_cut_off()).collect();
+        let is_lost_perhaps_before = |claim: &Claim| claim.is_lost && !claim.is_decided;
+        let is_sure = |claim: &&&Claim| !claim.may_be_decided && !is_lost_perhaps_before(claim);
+        let sure = cut.iter().filter(is_sure).count();
+        (sure, cut.len())
+    }
+
+    /// Names of the jobs that the shutdown may have cut off.
+    pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
+        let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
+        cut.map(|claim| claim.id.clone()).collect()
     }
 
     /// Whether there is a job, or a handler of a lost one that still has time to end.

@@ -46,6 +46,9 @@ pub struct Claim {
     pub is_orphan: bool,
     /// The job was delivered before an earlier outcome of it was settled.
     pub is_again: bool,
+    /// A look was sent after the end of its reservation. The machine may have decided to give it
+    /// back or to fail it.
+    pub is_in_question: bool,
 }
 
 impl Claim {
@@ -54,8 +57,8 @@ impl Claim {
         self.is_open && self.holder.is_some() && self.answer.is_none() && !self.is_decided
     }
 
-    fn may_be_cut_off(&self) -> bool {
-        self.was_held_at_stop && self.answer.is_none() && (!self.is_lost || self.is_decided)
+    pub fn may_be_cut_off(&self) -> bool {
+        self.was_held_at_stop && self.answer.is_none() && (!self.is_lost || self.is_decided || self.is_in_question)
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -273,6 +276,7 @@ impl Ledger {
                 was_held_at_stop: false,
                 is_orphan: false,
                 is_again,
+                is_in_question: false,
             });
         }
     }
@@ -282,10 +286,10 @@ impl Ledger {
         self.claims.iter().filter(held).count()
     }
 
-    /// Jobs in the buffer. A job that was delivered after an earlier claim of it is left out,
-    /// because the machine may already be giving it back.
+    /// Jobs in the buffer. A job that was delivered after an earlier claim of it is left out, and
+    /// so is one that was looked at: the machine may already be giving it back.
     pub fn waiting(&self) -> usize {
-        let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
+        let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again && !claim.is_in_question;
         self.claims.iter().filter(is_first).count()
     }
 
@@ -476,19 +480,6 @@ impl Ledger {
         here.is_open = true;
         here.was_held_at_stop |= self.is_stopping && here.is_held();
         Ok(())
-    }
-
-    /// How many jobs a shutdown cut off, at least and at most.
-    pub fn cut_off(&self) -> (usize, usize) {
-        let cut: Vec<&Claim> = self.claims.iter().filter(|claim| claim.may_be_cut_off()).collect();
-        let sure = cut.iter().filter(|claim| !claim.may_be_decided).count();
-        (sure, cut.len())
-    }
-
-    /// Names of the jobs that the shutdown may have cut off.
-    pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
-        let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
-        cut.map(|claim| claim.id.clone()).collect()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Looks at jobs: their results, and the results that an act needs.
 
-use ojs_lifecycle::api::{JobState, JobView};
+use ojs_lifecycle::api::{Failure, JobId, JobState, JobView, Reply};
 
 use super::backend::serial_of;
-use super::ledger::{Claim, broken};
+use super::ledger::{Claim, Ledger, broken};
 use super::promise::Kept;
+use super::talk::Talk;
 
 /// The true result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,32 @@ impl Claim {
             return Err(broken(promise, format!("{shown:?}: {self:?}")));
         }
         Ok(())
+    }
+}
+
+impl Talk {
+    /// A look is answered.
+    pub fn looked(&mut self, job: &JobId, reply: &Reply, ledger: &mut Ledger) {
+        if matches!(reply, Reply::Failed(Failure::Unsupported | Failure::Refused)) {
+            ledger.shown.insert(job.clone(), Shown::Nothing);
+        }
+        let (is_ours, is_offered) = if let Reply::JobSeen(view) = reply {
+            if view.state == JobState::Missing {
+                ledger.shown.insert(job.clone(), Shown::Nothing);
+            }
+            // The machine learns the result of a later look only with its answer.
+            ledger.is_seen(job);
+            let is_ours = ledger.find(job).is_some_and(|claim| shows_ours(claim, view));
+            (is_ours, view.state != JobState::Hidden)
+        } else {
+            (false, reply.clone().failure().may_pass())
+        };
+        if is_ours {
+            self.absences.is_seen(job);
+        }
+        if is_ours || !is_offered {
+            self.cleared.insert(job.clone());
+        }
     }
 }
 

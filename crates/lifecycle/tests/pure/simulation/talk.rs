@@ -13,7 +13,7 @@ use super::farewells::Farewells;
 use super::fetches::Fetches;
 use super::hedges::is_answer;
 use super::ledger::{Claim, Ledger, broken};
-use super::looks::{Shown, shows_ours};
+use super::looks::shows_ours;
 use super::outcomes::outcome_replied;
 use super::plan::Answer;
 use super::promise::{Broken, Kept, promise};
@@ -36,7 +36,7 @@ pub struct Pending {
     pub first: Option<CallId>,
     /// The answers to other sends of this request, which decided nothing.
     pub refusals: Vec<Failure>,
-    /// The request was to find out about an outcome without an answer.
+    /// The request was to find out about a job whose outcome is decided.
     pub is_before_repeat: bool,
 }
 
@@ -66,6 +66,8 @@ pub struct Talk {
     known: BTreeMap<WorkerId, Duration>,
     farewells: Farewells,
     pub absences: Absences,
+    /// A look at these jobs, since the last request of their outcome, does not forbid another one.
+    pub cleared: BTreeSet<JobId>,
     /// The next request is sent for the second time.
     pub is_hedging: bool,
     /// When the backend last answered any request.
@@ -86,6 +88,7 @@ impl Talk {
             known: BTreeMap::new(),
             farewells: Farewells::default(),
             absences: Absences::default(),
+            cleared: BTreeSet::new(),
             is_hedging: false,
             answered_at: None,
         }
@@ -169,15 +172,11 @@ impl Talk {
             self.answered_at = Some(now);
         }
         let reply = &self.one_answer(id, &pending, reply)?;
-        self.absences.replied(&pending.call, reply, now);
+        self.absences.replied(&pending.call, pending.sent, reply, now);
         self.fetches.answered(&pending, reply, state, now);
         ledger.is_looked_at = matches!(pending.call, Call::GetJob { .. }) && !pending.is_before_repeat;
-        if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply) {
-            if view.state == JobState::Missing {
-                ledger.shown.insert(job.clone(), Shown::Nothing);
-            }
-            // The machine learns the result of a later look only with its answer.
-            ledger.is_seen(job);
+        if let Call::GetJob { job } = &pending.call {
+            self.looked(job, reply, ledger);
         }
         match &pending.call {
             Call::Register { worker, .. } => self.registered(worker, reply, state, now),
@@ -197,9 +196,6 @@ impl Talk {
                 if let Some(claim) = ledger.find(job) {
                     outcome_replied(claim, outcome.is_ack(), reply);
                 }
-            }
-            Call::GetJob { job } if matches!(reply, Reply::Failed(Failure::Unsupported | Failure::Refused)) => {
-                ledger.shown.insert(job.clone(), Shown::Nothing);
             }
             Call::GetJob { job } if pending.is_before_repeat => {
                 if let (Some(claim), Reply::JobSeen(view)) = (ledger.find(job), reply) {
@@ -268,9 +264,16 @@ impl Talk {
                 );
             }
             Call::Report { job, worker, .. } => {
-                self.unrepeatable(call, job, worker, ledger, holder)?;
+                self.unrepeatable(call, job, worker, ledger, holder, now)?;
             }
-            Call::GetJob { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
+            Call::GetJob { job } => {
+                let is_ended = |claim: &mut Claim| claim.needs_look || !(claim.is_held() || claim.is_waiting());
+                let may_be_elsewhere = self.absences.may_be_elsewhere(job, now);
+                if let Some(claim) = ledger.find(job) {
+                    is_before_repeat = is_ended(claim);
+                    claim.is_in_question |= may_be_elsewhere;
+                }
+            }
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest | Call::Listen { .. } => {}
             Call::Deregister { worker, way } => {
                 self.farewells.said(worker, *way, now)?;
@@ -365,18 +368,20 @@ impl Talk {
 
     /// A FAIL or a requeue: the job's holder must not be able to do anything more with the job.
     fn unrepeatable(
-        &self,
+        &mut self,
         call: &Call,
         job: &JobId,
         worker: &WorkerId,
         ledger: &mut Ledger,
         holder: Option<Holder>,
+        now: Duration,
     ) -> Kept {
         let is_fail = |outcome: &Outcome| matches!(outcome, Outcome::Failed { .. });
         let is_fail = matches!(call, Call::Report { outcome, .. } if is_fail(outcome));
         // An ACK that hangs is of an older claim, or this one is acked, which is looked at below.
         let is_same = |pending: &Pending| matches!(&pending.call, Call::Report { job: other, outcome, .. } if !outcome.is_ack() && other == job);
         let is_in_flight = self.calls.values().any(is_same);
+        let is_cleared = self.cleared.remove(job) || !self.absences.may_be_elsewhere(job, now);
         let shown = ledger.shown.get(job).copied();
         let claim = claimed(call, job, worker, ledger)?;
         let is_first = !claim.is_decided && claim.holder.is_none();
@@ -388,6 +393,7 @@ impl Talk {
             "{call:?}: {claim:?}"
         );
         promise!("no blind repeat", !claim.needs_look, "{call:?}: {claim:?}");
+        promise!("no blind FAIL after the reservation", is_cleared, "{call:?}: {claim:?}");
         promise!("nothing for a lost reservation", !claim.is_lost, "{call:?}: {claim:?}");
         promise!(
             "a requeue does not discard",
