@@ -21,10 +21,11 @@ use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// Time after which answers that seem to be from another program count as the backend's, if no
-/// attempt to deliver the outcome got another answer. The backend then does not know the job, and
-/// reports that in its own way.
-const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
+/// Time after which an outcome, or the look before it, is given up if every attempt has failed in
+/// one way. Answers that seem to be from another program then count as the backend's, which reports
+/// in its own way that it does not know the job. A look that fails in another way is given up only
+/// if the store has shown itself since.
+const FAILS_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
 
 /// A store that is away for longer than this has lost the job's reservation when it is back.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
@@ -207,7 +208,7 @@ impl Jobs {
     }
 
     pub(super) fn give_up_on_foreign(&mut self, claim: Claim, cx: &Context) {
-        let is_over = |report: &mut Report| report.setbacks.same_kind_for(cx.now) >= FOREIGN_FOR_GOOD;
+        let is_over = |report: &mut Report| report.setbacks.same_kind_for(cx.now) >= FAILS_FOR_GOOD;
         if self.ledger.report_mut(claim).is_some_and(is_over) {
             self.report_is_lost(claim, cx);
         }
@@ -238,14 +239,32 @@ impl Jobs {
             self.ledger.step(claim, ReportStage::Due);
         } else if failure.may_pass() {
             self.pause_report(claim, ReportStage::Doubtful, failure, cx);
-            if failure == Failure::NotFromBackend {
-                self.give_up_on_foreign(claim, cx);
-            }
+            self.give_up_look(claim, failure, cx);
         } else if question == Question::StillOurs {
             // The backend offers no look.
             self.may_be_sent(claim);
         } else {
             self.nobody_shows_it(claim, question, cx);
+        }
+    }
+
+    /// Ends a look that has met one kind of failure for minutes, if the answers are not from the
+    /// backend, or if the backend's store has shown itself meanwhile.
+    fn give_up_look(&mut self, claim: Claim, failure: Failure, cx: &Context) {
+        if failure == Failure::NotFromBackend {
+            return self.give_up_on_foreign(claim, cx);
+        }
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let (question, since) = (report.question, report.setbacks.same_kind_since());
+        let is_over = |since: Moment| since.elapsed(cx.now) >= FAILS_FOR_GOOD && cx.backend.store_seen() > Some(since);
+        if !since.is_some_and(is_over) {
+            return;
+        }
+        match question {
+            Question::Done | Question::StillOurs => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),
+            Question::Completed | Question::ResultTaken => self.nobody_shows_it(claim, question, cx),
         }
     }
 
