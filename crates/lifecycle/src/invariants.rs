@@ -15,7 +15,7 @@ const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 impl Lifecycle {
     /// [`Self::invariants`] of a machine with few jobs and holders.
     pub(super) fn invariants_if_small(&self) -> Result<(), String> {
-        if self.jobs.ledger().unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
+        if self.jobs.ledger().unfinished() + self.workers.holders.len() > MOST_THINGS_OF_A_SMALL_ONE {
             return Ok(());
         }
         self.invariants()
@@ -39,7 +39,7 @@ impl Lifecycle {
                 self.jobs.ledger().overdue_of(id).len(),
             )
         };
-        self.workers.holders().check(counted)?;
+        self.workers.holders.check(counted)?;
         self.link.calls.check()?;
         self.check_holders()?;
         self.check_pulls()?;
@@ -55,7 +55,7 @@ impl Lifecycle {
             .jobs
             .ledger()
             .holders()
-            .find(|id| self.workers.holders().get(*id).is_none());
+            .find(|id| self.workers.holders.get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
     }
 
@@ -70,9 +70,9 @@ impl Lifecycle {
             };
         };
         let is_due = self.jobs.timers.deadline_of(JobTimer::Suspect).is_some();
-        let mut holders = self.workers.holders().of(isolation.process);
+        let mut holders = self.workers.holders.of(isolation.process);
         let (held, pulls) = (
-            self.workers.holders().jobs_of(isolation.process),
+            self.workers.holders.jobs_of(isolation.process),
             holders.any(|(_, holder)| holder.asked_queues.has_asked()),
         );
         if !is_due || isolation.is_running && held > 1 && !pulls {
@@ -84,12 +84,12 @@ impl Lifecycle {
     /// Checks that each pull has a holder and is answered in time, and that no job waits that a
     /// pull would accept.
     fn check_pulls(&self) -> Result<(), String> {
-        self.workers.pulls().check()?;
-        if !self.is_open_for_jobs() && !self.workers.pulls().is_empty() {
+        self.workers.pulls.check()?;
+        if !self.is_open_for_jobs() && !self.workers.pulls.is_empty() {
             return Err("somebody is kept waiting for jobs where none may come".to_owned());
         }
-        for (id, pull) in self.workers.pulls().iter() {
-            let is_there = self.workers.holders().get(pull.holder).is_some_and(Holder::is_there);
+        for (id, pull) in self.workers.pulls.iter() {
+            let is_there = self.workers.holders.get(pull.holder).is_some_and(Holder::is_there);
             let is_due = self.workers.timers.deadline_of(WorkerTimer::Pull(id)).is_some();
             let wanted = self.jobs.ledger().waiting().oldest_from(pull.queues.as_deref());
             if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
@@ -165,7 +165,7 @@ impl Lifecycle {
     }
 
     fn has_a_use_for_the_worker(&self, timer: WorkerTimer) -> bool {
-        let holders = self.workers.holders();
+        let holders = &self.workers.holders;
         let holder = |id| holders.get(id);
         match timer {
             WorkerTimer::Ping(id) => holder(id).is_some_and(|holder| holder.manners.answers_pings),
@@ -174,9 +174,9 @@ impl Lifecycle {
                 holder(id).is_some_and(|holder| !holder.is_closed && !holders.is_gone(holder.process))
             }
             WorkerTimer::HungUp(process) | WorkerTimer::KillProcess(process) => holders.process(process).is_some(),
-            WorkerTimer::Pull(pull) => self.workers.pulls().get(pull).is_some(),
-            WorkerTimer::MaxAge => self.workers.supervision().is_alive() && !self.phase().is_terminating(),
-            WorkerTimer::Recycle => self.workers.recycling().under_way().is_some(),
+            WorkerTimer::Pull(pull) => self.workers.pulls.get(pull).is_some(),
+            WorkerTimer::MaxAge => self.workers.supervision.is_alive() && !self.phase().is_terminating(),
+            WorkerTimer::Recycle => self.workers.recycling.under_way().is_some(),
             WorkerTimer::KillDescendants
             | WorkerTimer::GiveUpOnDescendants
             | WorkerTimer::Rescan

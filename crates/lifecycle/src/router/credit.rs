@@ -7,12 +7,12 @@ impl Lifecycle {
     /// concurrency have room for. This is the sum for the metrics and the invariants. A FETCH asks
     /// for its own part of these jobs: see [`Demand`](crate::backend::fetch::Demand).
     pub(crate) fn credit(&self) -> usize {
-        self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
+        self.room().min(self.pushed_credit() + self.workers.pulls.wanted())
     }
 
     /// Jobs that the concurrency has room for, with or without a taker.
     pub(crate) fn room(&self) -> usize {
-        let is_recycling = self.workers.recycling().is_closed_for_jobs();
+        let is_recycling = self.workers.recycling.is_closed_for_jobs();
         if self.is_open_for_jobs() && !is_recycling && !self.ending.has_its_one_job(&self.options) {
             self.most_active().saturating_sub(self.jobs.ledger().reserved())
         } else {
@@ -29,7 +29,7 @@ impl Lifecycle {
         let suspects = self.jobs.ledger().suspects().len();
         let waiting = self.jobs.ledger().waiting().len() - suspects;
         self.workers
-            .holders()
+            .holders
             .free()
             .saturating_sub(kept.max(suspects))
             .saturating_sub(waiting)
@@ -42,7 +42,7 @@ impl Lifecycle {
 
     /// How many jobs the holders accept together, within the concurrency.
     pub(crate) fn capacity(&self) -> usize {
-        let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
+        let holders = usize::try_from(self.workers.holders.concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())
     }
 }

@@ -15,12 +15,12 @@ impl Lifecycle {
     /// descendants are still being ended this decides nothing, because one of them may be doing the
     /// work.
     pub(crate) fn resolve_gone_processes(&mut self, now: Moment) {
-        if self.workers.supervision().is_clearing() {
+        if self.workers.supervision.is_clearing() {
             return;
         }
         // The worker process is not reaped yet: its descendants are not ended yet.
-        let running = self.workers.supervision().process();
-        let over = self.workers.holders().over();
+        let running = self.workers.supervision.process();
+        let over = self.workers.holders.over();
         let over = over.filter(|(process, _)| running != Some(*process));
         let over = over.flat_map(|(process, closed)| closed.iter().map(move |holder| (*holder, process)));
         let mut over: Vec<(HolderId, ProcessId, Vec<Claim>)> = over
@@ -37,7 +37,7 @@ impl Lifecycle {
                     died.entry(process).or_insert((death, Vec::new())).1.extend(subject);
                 }
             }
-            self.workers.forget(holder);
+            self.workers.holders.forget(holder);
         }
         for (death, jobs) in died.into_values() {
             self.notify(JobNotice::JobsDied { death, jobs });
@@ -58,13 +58,13 @@ impl Lifecycle {
 
     /// How a process ended, and with how many jobs.
     fn death_of(&mut self, process: ProcessId) -> Death {
-        let is_worker = self.workers.supervision().ended_process() == Some(process);
+        let is_worker = self.workers.supervision.ended_process == Some(process);
         let ended_for = if is_worker {
-            self.workers.supervision().ended_for()
+            self.workers.supervision.ended_for.as_ref()
         } else {
-            self.workers.holders().ending(process)
+            self.workers.holders.ending(process)
         };
-        let departure = match (ended_for, self.workers.supervision().ended()) {
+        let departure = match (ended_for, self.workers.supervision.ended) {
             (Some(cause), end) => Departure::WasEnded {
                 end: end.filter(|_| is_worker || *cause == EndCause::Orphaned),
                 cause: cause.clone(),
@@ -72,7 +72,7 @@ impl Lifecycle {
             (None, Some(end)) if is_worker => Departure::Worker(end),
             (None, _) => Departure::Other,
         };
-        let held = self.workers.left_unanswered(process);
+        let held = self.workers.holders.left_unanswered(process);
         Death { departure, held }
     }
 }

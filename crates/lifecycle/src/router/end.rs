@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_values::small;
 
-use crate::api::{Effect, EndCause, EndReport, EndingNotice, LinkNotice, Moment, Reason};
+use crate::api::{Effect, EndCause, EndReport, EndingNotice, LinkNotice, Moment, Reason, WorkerTimer};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
 use crate::jobs::part::Jobs;
@@ -54,7 +54,7 @@ impl Lifecycle {
 
     fn facts(&self, now: Moment) -> Facts {
         let jobs = self.jobs.ledger();
-        let is_recycling = self.workers.recycling().is_felt();
+        let is_recycling = self.workers.recycling.is_felt();
         let is_out = |is: fn(&Purpose) -> bool| self.link.calls.is_any(is);
         Facts {
             unfinished: jobs.unfinished(),
@@ -67,10 +67,10 @@ impl Lifecycle {
             // The idle time goes on with the next worker.
             is_looking_for_jobs: self.is_looking_for_jobs() || is_recycling && self.link.is_able_to_fetch(),
             is_recycling,
-            worker_is_alive: self.workers.supervision().is_alive(),
-            worker_is_over: self.workers.supervision().is_over(),
+            worker_is_alive: self.workers.supervision.is_alive(),
+            worker_is_over: self.workers.supervision.is_over(),
             worker_was_just_ended: {
-                let cause = self.workers.supervision().has_just_ended_for(now);
+                let cause = self.workers.supervision.has_just_ended_for(now);
                 cause.is_some_and(|cause| *cause != EndCause::Recycled)
             },
             operators_have_left: self.operators.have_left(),
@@ -138,7 +138,7 @@ impl Lifecycle {
     /// Without a worker and without a job an operator waits for nothing.
     fn drain_line(&mut self, is_first: bool, left: Duration) {
         let active = self.jobs.ledger().unfinished();
-        if active == 0 && !self.workers.supervision().is_alive() {
+        if active == 0 && !self.workers.supervision.is_alive() {
             return;
         }
         let reporting = self.jobs.ledger().reporting();
@@ -168,10 +168,10 @@ impl Lifecycle {
     /// Gives up on the jobs that are still held. Every process that could answer has answered or
     /// ended. If the kernel holds a process, its handler may still work on its job.
     fn report_leftovers(&mut self, now: Moment) {
-        self.workers.look_for_no_more_descendants();
-        if self.workers.supervision().is_clearing() {
+        self.workers.timers.cancel(WorkerTimer::Rescan);
+        if self.workers.supervision.is_clearing() {
             self.give_up_on_descendants(now);
-        } else if self.has_held_jobs() || !self.workers.supervision().is_over() {
+        } else if self.has_held_jobs() || !self.workers.supervision.is_over() {
             self.give_up_on_the_killed(now);
         }
         self.jobs(now, |jobs, cx| {
@@ -192,7 +192,7 @@ impl Lifecycle {
     }
 
     fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {
-        self.workers.look_for_no_more_descendants();
+        self.workers.timers.cancel(WorkerTimer::Rescan);
         self.link(now, |link, _| link.says_nothing_more());
         self.ending.shutdown.unreported += self.jobs.unfinished_acks();
         self.jobs(now, |jobs, cx| jobs.let_all_expire(why, cx));
@@ -201,10 +201,10 @@ impl Lifecycle {
     /// The account of the end, with the facts known so far.
     fn account(&self, now: Moment) -> EndReport {
         let worker = LastWorker {
-            ended: self.workers.supervision().ended(),
-            ran: self.workers.supervision().ran(),
-            start_failure_status: self.workers.supervision().start_failure_status(),
-            was_ended: self.workers.supervision().ended_for().is_some(),
+            ended: self.workers.supervision.ended,
+            ran: self.workers.supervision.ran(),
+            start_failure_status: self.workers.supervision.start_failure_status,
+            was_ended: self.workers.supervision.ended_for.is_some(),
         };
         self.ending.account(worker, self.trouble(now), now)
     }
@@ -220,7 +220,7 @@ impl Lifecycle {
 
     /// The exit status, by the facts known so far.
     pub(crate) fn exit_status(&self) -> u8 {
-        let of_worker = self.workers.supervision().status(&self.options.remap_exit);
+        let of_worker = self.workers.supervision.status(&self.options.remap_exit);
         self.ending.exit_status(of_worker, &self.options)
     }
 

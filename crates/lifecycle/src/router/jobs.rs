@@ -62,8 +62,8 @@ impl Lifecycle {
             Said::Claimed => self.ending.idle.has_claimed = true,
             Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
             Said::Unanswered(claim) => self.jobs(now, |jobs, cx| jobs.is_unanswered(claim, cx)),
-            Said::Holds(holder, held, overdue) => self.workers.has_jobs(holder, held, overdue),
-            Said::Spend(pull) => self.workers.spend(pull),
+            Said::Holds(holder, held, overdue) => self.workers.holders.has_jobs(holder, held, overdue),
+            Said::Spend(pull) => self.workers.pulls.spend(pull),
             Said::Keep(process) => self.workers.keep(process),
             Said::KeepNone => self.workers.keep_no_more(),
             Said::Confirm {
@@ -177,7 +177,7 @@ impl Lifecycle {
 
     /// Gives the jobs that wait, the oldest first, each to the holder with most room for it.
     pub(crate) fn hand_over(&mut self, now: Moment) {
-        let are_others = self.workers.take_new_offers();
+        let are_others = self.workers.holders.take_new_offers();
         if !self.is_taking_jobs() || self.jobs.ledger().waiting().is_empty() {
             return;
         }
@@ -194,7 +194,7 @@ impl Lifecycle {
 
     /// Gives new jobs to the oldest pulls that accept them.
     fn give_to_pulls(&mut self, now: Moment) {
-        if self.workers.pulls().is_empty() {
+        if self.workers.pulls.is_empty() {
             return;
         }
         let fresh = self.jobs.fresh();
@@ -225,12 +225,12 @@ impl Lifecycle {
         if self.workers.is_kept(holder) {
             // The holder gets the suspect that the process is kept for, or nothing for now.
             self.isolate(now);
-            if self.workers.pulls().get(pull).is_some() {
+            if self.workers.pulls.get(pull).is_some() {
                 self.workers(now, |workers, _| workers.end_pulls_of(holder));
             }
             return;
         }
-        if let Some(waiting) = self.workers.pulls().get(pull) {
+        if let Some(waiting) = self.workers.pulls.get(pull) {
             let waiting = WaitingPull {
                 of: OfPull { pull, holder },
                 left: waiting.left,

@@ -111,7 +111,7 @@ impl Lifecycle {
     /// Whether no job may be fetched, although the worker could be given one: there is no memory
     /// for more jobs, or the worker is being recycled. The jobs of a FETCH in flight are given out.
     pub(crate) fn is_gate_closed(&self) -> bool {
-        let is_recycling = self.workers.recycling().is_closed_for_jobs();
+        let is_recycling = self.workers.recycling.is_closed_for_jobs();
         self.link.memory_gate_is_closed || is_recycling && !self.may_bring_jobs()
     }
 
@@ -129,7 +129,7 @@ impl Lifecycle {
     /// Fetches as many jobs as there is credit for, and none outside the phase running.
     pub(crate) fn fetch(&mut self, now: Moment) {
         for _ in 0..MOST_FETCHES {
-            if self.link.may_fetch(!self.workers.pulls().is_empty()) {
+            if self.link.may_fetch(!self.workers.pulls.is_empty()) {
                 let demand = self.demand();
                 self.link(now, |link, cx| link.fetch(demand, cx));
             }
@@ -137,7 +137,7 @@ impl Lifecycle {
     }
 
     fn demand(&self) -> Demand {
-        let pulls = self.workers.pulls();
+        let pulls = &self.workers.pulls;
         let (queues, of_next_pulls) = pulls.next();
         Demand {
             pushed: self.pushed_credit(),
@@ -153,7 +153,7 @@ impl Lifecycle {
     /// Whether a job that becomes available would be fetched, now or after the pause between two
     /// polls.
     pub(crate) fn is_looking_for_jobs(&self) -> bool {
-        let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
+        let is_wanted = self.pushed_credit() > 0 || self.workers.holders.pull();
         is_wanted && self.is_open_for_jobs() && self.link.is_able_to_fetch()
     }
 
@@ -161,7 +161,7 @@ impl Lifecycle {
     /// FETCH would follow.
     pub(crate) fn fetch_once_more(&mut self) -> bool {
         self.link.end_pause_between_polls();
-        self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
+        self.pushed_credit() > 0 || self.workers.pulls.wait_for_a_fetch()
     }
 
     pub(crate) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
@@ -188,7 +188,7 @@ impl Lifecycle {
     /// Ends the wait of the pulls that a FETCH was for, even if it returned no job for them.
     fn answers_pulls(&mut self, fetch: &SentFetch) {
         if let Some(pull) = fetch.pull {
-            self.workers.were_asked_for(fetch.queues.as_ref(), pull);
+            self.workers.pulls.were_asked_for(fetch.queues.as_ref(), pull);
         }
     }
 }

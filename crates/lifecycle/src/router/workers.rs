@@ -154,21 +154,21 @@ impl Lifecycle {
 
     /// Chance for the limits of a worker process.
     fn chance_of_life(&self) -> u64 {
-        let life = self.workers.recycling().lives();
+        let life = self.workers.recycling.lives;
         Jitter::new(self.options.seed.wrapping_add(life)).chance()
     }
 
     /// Recycles a worker that has reached a limit, and asks it to end once nothing is left for it
     /// to do. The jobs of a FETCH in flight are still the old worker's.
     pub(crate) fn recycle(&mut self, now: Moment) {
-        if self.workers.recycling().is_at_its_limit() {
+        if self.workers.recycling.is_at_its_limit() {
             self.workers(now, Workers::recycle_if_due);
         }
-        if self.workers.recycling().is_closed_for_jobs() {
+        if self.workers.recycling.is_closed_for_jobs() {
             // The last job that could arrive may have been given out just now.
             self.end_pulls(now);
         }
-        if self.workers.recycling().is_draining() && self.is_recycled_worker_idle() {
+        if self.workers.recycling.is_draining() && self.is_recycled_worker_idle() {
             self.jobs(now, |jobs, cx| jobs.outcomes_are_ours(cx));
             self.workers(now, Workers::end_recycled);
         }
@@ -177,9 +177,9 @@ impl Lifecycle {
     /// Whether a worker that is being recycled has nothing left to do. Its last outcomes may come
     /// back to it, so the backend has them first if there is time.
     fn is_recycled_worker_idle(&self) -> bool {
-        let recycling = self.workers.recycling();
+        let recycling = &self.workers.recycling;
         if recycling.has_old() {
-            return self.workers.holders().held_by_old() == 0;
+            return self.workers.holders.held_by_old == 0;
         }
         let is_on_its_way = |job: &Job| {
             job.report()
@@ -202,7 +202,7 @@ impl Lifecycle {
     /// Gives up on descendants that are not known to have ended. Their jobs are left alone, because
     /// the descendants may still work on them.
     pub(crate) fn give_up_on_descendants(&mut self, now: Moment) {
-        if self.workers.supervision().is_clearing() {
+        if self.workers.supervision.is_clearing() {
             self.give_up_on_the_killed(now);
             self.workers(now, Workers::nothing_is_left);
         }
@@ -215,21 +215,21 @@ impl Lifecycle {
             self.workers(now, Workers::nothing_is_left);
             self.resolve_gone_processes(now);
         }
-        if self.workers.supervision().is_between_two() {
+        if self.workers.supervision.is_between_two() {
             self.workers(now, Workers::start_next);
         }
     }
 
     /// See [`Workers::end_pulls`].
     pub(crate) fn end_pulls(&mut self, now: Moment) {
-        if !self.workers.pulls().is_empty() {
+        if !self.workers.pulls.is_empty() {
             self.workers(now, Workers::end_pulls);
         }
     }
 
     /// See [`Workers::answer_asked_pulls`].
     pub(crate) fn answer_asked_pulls(&mut self, now: Moment) {
-        if !self.workers.pulls().is_empty() {
+        if !self.workers.pulls.is_empty() {
             self.workers(now, |workers, _| workers.answer_asked_pulls());
         }
     }

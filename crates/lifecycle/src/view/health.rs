@@ -42,20 +42,20 @@ impl Lifecycle {
     }
 
     fn unready(&self, now: Moment) -> Option<Unhealthy> {
-        let worker = self.workers.supervision();
+        let worker = &self.workers.supervision;
         // A worker that is not ready for so long has another reason for that.
         let is_late = worker.is_alive() && worker.ready_by(self.options.ready_timeout) <= now;
-        if self.workers.recycling().is_felt() && (self.workers.recycling().is_closed_for_jobs() || !is_late) {
+        if self.workers.recycling.is_felt() && (self.workers.recycling.is_closed_for_jobs() || !is_late) {
             Some(Unhealthy::Recycling)
-        } else if !self.workers.supervision().is_alive() {
+        } else if !self.workers.supervision.is_alive() {
             Some(Unhealthy::WorkerNotRunning)
-        } else if self.workers.holders().ready() == 0 {
+        } else if self.workers.holders.ready() == 0 {
             Some(if self.options.queues.are_named_by_holders() {
                 Unhealthy::NothingAskedFor
             } else {
                 Unhealthy::WorkerNotReady
             })
-        } else if self.workers.holders().concurrency() == 0 && !self.workers.holders().pull() {
+        } else if self.workers.holders.concurrency() == 0 && !self.workers.holders.pull() {
             Some(Unhealthy::WorkerPaused)
         } else {
             None
@@ -86,10 +86,10 @@ impl Lifecycle {
     /// one will start.
     pub(crate) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase() == Phase::Running
-            && self.workers.supervision().is_alive()
-            && self.workers.supervision().has_been_ready()
-            && !self.workers.recycling().is_felt()
-            && self.workers.holders().ready() == 0
+            && self.workers.supervision.is_alive()
+            && self.workers.supervision.has_been_ready()
+            && !self.workers.recycling.is_felt()
+            && self.workers.holders.ready() == 0
             && !self.options.queues.are_named_by_holders();
         self.health_state.disconnected_since = if is_disconnected {
             self.health_state.disconnected_since.or(Some(now))

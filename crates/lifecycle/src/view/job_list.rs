@@ -39,7 +39,7 @@ impl Lifecycle {
             Place::Reporting(report) if report.is_held() => (JobPlace::GoesBack, false),
             Place::Reporting(_) => (JobPlace::Reporting, false),
         };
-        let holder = job.holder().and_then(|id| self.workers.holders().get(id));
+        let holder = job.holder().and_then(|id| self.workers.holders.get(id));
         let remaining = |timer| self.jobs.timers.deadline_of(timer).map(|at| at.remaining(now));
         let progress = job.news.last_progress.as_deref();
         JobStatus {

@@ -79,7 +79,7 @@ impl Lifecycle {
     }
 
     fn operator_recycles(&mut self, client: ClientId, now: Moment) {
-        let is_under_way = self.workers.recycling().under_way().is_some();
+        let is_under_way = self.workers.recycling.under_way().is_some();
         let taken = if self.phase().is_terminating() {
             Disposition::Refused("ojs-init ends, and starts no worker again")
         } else if self.workers(now, |workers, cx| workers.recycle(RecycleReason::Operator, cx)) {

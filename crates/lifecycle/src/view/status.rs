@@ -115,21 +115,21 @@ impl Lifecycle {
 
     fn shown_worker(&self, now: Moment) -> WorkerStatus {
         let starts = [WorkerTimer::Start, WorkerTimer::StartAnyway];
-        let (workers, worker) = (&self.workers, self.workers.supervision());
+        let (workers, worker) = (&self.workers, &self.workers.supervision);
         let timers = &workers.timers;
         let starts_in = starts.iter().filter_map(|timer| timers.deadline_of(*timer)).min();
         WorkerStatus {
             process: worker.process().filter(|_| worker.is_alive()),
             up: worker.up(now),
-            ended: worker.ended().map(|end| end.ended),
+            ended: worker.ended.map(|end| end.ended),
             restarts: worker.restarts(now),
             recycling: workers
-                .recycling()
+                .recycling
                 .under_way()
                 .map(|(reason, since)| (reason, since.elapsed(now))),
             starts_in: starts_in.map(|at| at.remaining(now)),
-            holders: workers.holders().len(),
-            most_loaded: most_loaded(workers.holders(), workers.pulls()),
+            holders: workers.holders.len(),
+            most_loaded: most_loaded(&workers.holders, &workers.pulls),
         }
     }
 }
@@ -138,14 +138,14 @@ impl Lifecycle {
 fn most_loaded(holders: &Holders, pulls: &Pulls) -> Vec<HolderStatus> {
     let mut all: Vec<(HolderId, &Holder)> = holders.iter().collect();
     small::sort_by(&mut all, |(one, holder), (other, of_other)| {
-        (of_other.held(), *one) < (holder.held(), *other)
+        (of_other.held, *one) < (holder.held, *other)
     });
     all.truncate(MOST_HOLDERS_SHOWN);
     all.into_iter()
         .map(|(id, holder)| HolderStatus {
             holder: id,
             process: Some(holder.process).filter(|_| !holder.is_of_unknown_process),
-            jobs: holder.held(),
+            jobs: holder.held,
             concurrency: holder.ready.as_ref().map(|ready| ready.concurrency),
             state: state_of(holder, !pulls.of(id).is_empty()),
         })

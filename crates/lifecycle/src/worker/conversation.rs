@@ -215,7 +215,7 @@ impl Workers {
     pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
-            && holder.held() > usize::from(holder.has_unread_job)
+            && holder.held > usize::from(holder.has_unread_job)
             && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
@@ -231,7 +231,7 @@ impl Workers {
         self.timers.cancel(WorkerTimer::Stalled(id));
         self.timers.cancel(WorkerTimer::CancelSignal(id));
         let holder = self.holders.get(id)?;
-        let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
+        let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held == 0, holder.process);
         // A holder that waits for replies may close a connection while its process goes on.
         let waits_for_answers = holder.manners.answer_within;
         self.holders.change(id, |holder| holder.is_closed = true);
@@ -258,18 +258,13 @@ impl Workers {
         }
     }
 
-    /// A process that has closed a connection with jobs did not end by itself.
-    pub(super) fn lingered_after_hang_up(&mut self, process: ProcessId, cx: &Context) {
-        self.end_process(process, EndCause::Disconnected, cx);
-    }
-
     /// Asks a process to end, and enforces it. A stopped process is woken up for that.
     pub(crate) fn end_process(&mut self, id: ProcessId, cause: EndCause, cx: &Context) {
         let jobs = self.holders.jobs_of(id);
         let Some(process) = self.holders.process_mut(id) else {
             return;
         };
-        if process.ending.is_some() || process.is_gone() {
+        if process.ending.is_some() || process.is_gone {
             return;
         }
         process.ending = Some(cause.clone());
@@ -290,7 +285,7 @@ impl Workers {
     }
 
     pub(crate) fn kill_process(&mut self, id: ProcessId) {
-        if self.holders.process(id).is_some_and(|process| !process.is_gone()) {
+        if self.holders.process(id).is_some_and(|process| !process.is_gone) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
             self.holders.forget_process(id);
         }

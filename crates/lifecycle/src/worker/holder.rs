@@ -53,7 +53,7 @@ pub struct Holder {
     /// The offer of the holder, once it has sent ready.
     pub(super) offer: Option<OfferNumber>,
     /// How many jobs the holder has. The ledger knows which.
-    pub(super) held: usize,
+    pub held: usize,
     /// How many of the holder's jobs are overdue: lost, and not answered in time.
     pub(super) overdue: usize,
 }
@@ -76,11 +76,6 @@ impl Holder {
             }
             Some(_) | None => 0,
         }
-    }
-
-    /// How many jobs the holder has.
-    pub fn held(&self) -> usize {
-        self.held
     }
 
     /// Whether only its heartbeats show that the holder still has its jobs. This requires an
@@ -165,7 +160,7 @@ pub struct Process {
     /// Why ojs-init ends the process, if it does.
     pub ending: Option<EndCause>,
     /// The process has ended.
-    pub(super) is_gone: bool,
+    pub is_gone: bool,
     /// The process was there before the next worker process, while two of them run.
     pub(super) is_old: bool,
     /// How many jobs were unanswered when the first of them was decided after the process's end.
@@ -182,11 +177,4 @@ pub struct Process {
     pub(super) works: usize,
     /// How many more jobs the holders that receive cancels may get.
     pub(super) room: usize,
-}
-
-impl Process {
-    /// Whether the process has ended.
-    pub fn is_gone(&self) -> bool {
-        self.is_gone
-    }
 }

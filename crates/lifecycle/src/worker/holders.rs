@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::ids::{HolderId, ProcessId, Text};
+use crate::api::ids::{HolderId, ProcessId};
 use crate::api::{EndCause, Manners, Ready};
 use crate::worker::holder::{Holder, Process, Share};
 use crate::worker::offers::{Offer, Offers};
@@ -29,7 +29,7 @@ pub struct Holders {
     concurrency: u64,
     free: usize,
     /// Jobs of the processes that were there before the next worker process.
-    pub(super) held_by_old: usize,
+    pub held_by_old: usize,
     /// Holders that have jobs and did not end with their process.
     at_work: usize,
     served: u64,
@@ -368,31 +368,15 @@ impl Holders {
         self.free
     }
 
+    /// The offers of the holders.
+    pub fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
     /// Returns and clears whether the offers have changed. After a change a job without a taker may
     /// have one, and the reverse.
     pub fn take_new_offers(&mut self) -> bool {
         std::mem::take(&mut self.has_new_offers)
-    }
-
-    /// Whether any holder accepts jobs of this kind in frames of this many bytes.
-    pub fn take(&self, kind: &Text, bytes: usize) -> bool {
-        self.offers.take(kind, bytes)
-    }
-
-    /// Types that holders accept. Only some of them if there are many.
-    pub fn types_taken(&self) -> Vec<Text> {
-        self.offers.types()
-    }
-
-    /// The holder that gets this job now: the one with most room, and among equals the one served
-    /// least recently.
-    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
-        self.offers.choose(kind, bytes)
-    }
-
-    /// The offers of holders that can get a job now.
-    pub fn idle(&self) -> impl Iterator<Item = &Offer> {
-        self.offers.idle()
     }
 
     /// A job was given to this holder.

@@ -40,11 +40,6 @@ impl Holders {
         old.map(|(id, _)| *id).collect()
     }
 
-    /// Jobs of the processes that belong to the old worker process.
-    pub fn held_by_old(&self) -> usize {
-        self.held_by_old
-    }
-
     /// Every process.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> {
         self.processes.keys().copied()

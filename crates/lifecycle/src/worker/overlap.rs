@@ -82,7 +82,7 @@ impl Workers {
         self.supervision.ready_since = Some(cx.now);
         self.supervision.blame = None;
         self.order(Effect::TakeOver(process));
-        self.life_begins(chance, cx);
+        self.recycling.begins(&cx.options.recycle, chance);
         self.age_begins(cx);
         self.capacity_begins_anew();
         for old in self.holders.old_processes() {

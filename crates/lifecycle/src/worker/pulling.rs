@@ -98,16 +98,6 @@ impl Workers {
         Some(in_turn(named, turn.unwrap_or_default()))
     }
 
-    /// Spends one job of this pull's credit.
-    pub(crate) fn spend(&mut self, pull: PullId) {
-        self.pulls.spend(pull);
-    }
-
-    /// See [`Pulls::were_asked_for`](crate::worker::pulls::Pulls::were_asked_for).
-    pub(crate) fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
-        self.pulls.were_asked_for(queues, until);
-    }
-
     /// Answers the pulls of a FETCH that has returned with no further jobs.
     pub(crate) fn answer_asked_pulls(&mut self) {
         while let Some(pull) = self.pulls.first_asked() {

@@ -21,11 +21,6 @@ const LIFE_BEFORE_MEMORY_COUNTS: Duration = Duration::from_secs(60);
 const AGE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Workers {
-    /// Begins the limits of a worker process that was just started.
-    pub(super) fn life_begins(&mut self, chance: u64, cx: &Context) {
-        self.recycling.begins(&cx.options.recycle, chance);
-    }
-
     /// Begins the age of a worker process that is ready for the first time. A process that needs
     /// longer to start than it may live would otherwise never get a job.
     pub(super) fn age_begins(&mut self, cx: &Context) {
@@ -46,7 +41,7 @@ impl Workers {
         let grace = cx.options.times.grace_period;
         self.recycling.stage = Some((RecyclingStage::Draining, reason, cx.now));
         self.timers.cancel(WorkerTimer::MaxAge);
-        let held = self.holders.with_jobs().map(|(_, holder)| holder.held()).sum();
+        let held = self.holders.with_jobs().map(|(_, holder)| holder.held).sum();
         self.notify(WorkerNotice::Recycling { reason, held, grace });
         if Self::may_overlap(cx) {
             self.prepare_next();

@@ -11,7 +11,7 @@ const SPREAD: u64 = 5;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Recycling {
     /// Worker processes that were started so far.
-    pub(super) lives: u64,
+    pub(crate) lives: u64,
     /// Jobs that the present worker was given.
     pub(super) jobs: u64,
     /// After so many jobs the present worker is recycled.
@@ -59,11 +59,6 @@ impl Recycling {
     /// Why the worker is being recycled, until the next worker is ready, and since when.
     pub(crate) fn under_way(&self) -> Option<(RecycleReason, Moment)> {
         self.stage.map(|(_, reason, since)| (reason, since))
-    }
-
-    /// Number of worker processes that were started so far.
-    pub(crate) fn lives(&self) -> u64 {
-        self.lives
     }
 
     /// Whether the worker that was started last gets no further jobs.

@@ -41,7 +41,7 @@ impl Workers {
         self.supervision.is_asked_to_end = false;
         self.supervision.blame = None;
         self.supervision.ended_for = None;
-        self.life_begins(chance, cx);
+        self.recycling.begins(&cx.options.recycle, chance);
         self.capacity_begins_anew();
         if !cx.is_terminating() {
             self.timers
@@ -233,7 +233,7 @@ impl Workers {
     }
 
     pub(super) fn notify_of_kill(&mut self) {
-        let held = self.holders.with_jobs().map(|(_, holder)| holder.held()).sum();
+        let held = self.holders.with_jobs().map(|(_, holder)| holder.held).sum();
         self.notify(WorkerNotice::Killing { held });
     }
 
@@ -276,11 +276,6 @@ impl Workers {
             !(is_gone && holder.is_closed) || is_with_descendants
         };
         holders.filter(is_left).map(|(id, _)| id).collect()
-    }
-
-    /// Stops the search for descendants.
-    pub(crate) fn look_for_no_more_descendants(&mut self) {
-        self.timers.cancel(WorkerTimer::Rescan);
     }
 
     /// Begins the end: ojs-init starts no further worker process and reports no change of its

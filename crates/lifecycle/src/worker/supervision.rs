@@ -26,23 +26,23 @@ pub(crate) struct Supervision {
     /// Restarts within the window.
     pub(super) restarts: VecDeque<Moment>,
     /// Which process the last one was that ended.
-    pub(super) ended_process: Option<ProcessId>,
+    pub(crate) ended_process: Option<ProcessId>,
     /// How the last one ended.
-    pub(super) ended: Option<WorkerEnd>,
+    pub(crate) ended: Option<WorkerEnd>,
     /// How long the last worker had run when it ended.
     pub(super) ran: Duration,
     /// Processes that the kernel has killed for lack of memory since the start of the present
     /// worker, as far as reported.
-    pub(super) oom_kills: u64,
+    pub(crate) oom_kills: u64,
     /// The last process of the present worker that ojs-init ended.
     pub(super) blame: Option<Blame>,
     /// Why ojs-init ended the last worker, until the next one runs.
-    pub(super) ended_for: Option<EndCause>,
+    pub(crate) ended_for: Option<EndCause>,
     /// The present one was asked to end since nothing is left to do, or all that is left is cut
     /// off.
     pub(super) is_asked_to_end: bool,
     /// Why the last one could not be started.
-    pub(super) start_failure_status: Option<u8>,
+    pub(crate) start_failure_status: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -126,34 +126,10 @@ impl Supervision {
         self.ended.map(|_| self.ran)
     }
 
-    /// How the last one ended.
-    pub(crate) fn ended(&self) -> Option<WorkerEnd> {
-        self.ended
-    }
-
-    /// Which process the last one was that ended.
-    pub(crate) fn ended_process(&self) -> Option<ProcessId> {
-        self.ended_process
-    }
-
-    pub(crate) fn memory_ran_out(&mut self, kills: u64) {
-        self.oom_kills = kills;
-    }
-
-    /// Why ojs-init ended the last worker, if it did.
-    pub(crate) fn ended_for(&self) -> Option<&EndCause> {
-        self.ended_for.as_ref()
-    }
-
     /// Why ojs-init ended the last worker, or a moment ago one of its processes.
     pub(crate) fn has_just_ended_for(&self, now: Moment) -> Option<&EndCause> {
         let recent = self.blame.as_ref().filter(|blame| blame.is_recent(now));
         self.ended_for.as_ref().or(recent.map(|blame| &blame.cause))
-    }
-
-    /// The exit status of ojs-init if the worker could not be started.
-    pub(crate) fn start_failure_status(&self) -> Option<u8> {
-        self.start_failure_status
     }
 
     pub(crate) fn said_ready(&mut self, now: Moment) {

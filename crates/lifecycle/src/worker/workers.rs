@@ -6,7 +6,9 @@
 //! router carries them out.
 
 use crate::api::ids::{HolderId, JobId, ProcessId};
-use crate::api::{About, Effect, ErrorCode, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer};
+use crate::api::{
+    About, Effect, EndCause, ErrorCode, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer,
+};
 use crate::timers::Timers;
 use crate::worker::capacity::Capacity;
 use crate::worker::holders::Holders;
@@ -18,11 +20,11 @@ use crate::worker::workers_said::Said;
 /// The worker process and the holders of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Workers {
-    pub(super) holders: Holders,
-    pub(super) pulls: Pulls,
+    pub(crate) holders: Holders,
+    pub(crate) pulls: Pulls,
     pub(super) capacity: Capacity,
-    pub(super) supervision: Supervision,
-    pub(super) recycling: Recycling,
+    pub(crate) supervision: Supervision,
+    pub(crate) recycling: Recycling,
     /// The process that is kept for one job. Its holders get no other.
     pub(super) kept: Option<ProcessId>,
     pub(crate) timers: Timers<WorkerTimer>,
@@ -67,22 +69,6 @@ impl Workers {
 
 /// Questions of the other parts.
 impl Workers {
-    pub(crate) fn holders(&self) -> &Holders {
-        &self.holders
-    }
-
-    pub(crate) fn pulls(&self) -> &Pulls {
-        &self.pulls
-    }
-
-    pub(crate) fn supervision(&self) -> &Supervision {
-        &self.supervision
-    }
-
-    pub(crate) fn recycling(&self) -> &Recycling {
-        &self.recycling
-    }
-
     /// Whether new jobs may be given out. Not after the worker process ended, because its
     /// descendants are being ended too, and not to a worker that is about to be ended.
     pub(crate) fn are_taking_jobs(&self, phase: Phase) -> bool {
@@ -107,7 +93,7 @@ impl Workers {
             WorkerTimer::Recycle => self.recycle_is_due(cx),
             WorkerTimer::Capacity => self.tell_capacity(cx),
             WorkerTimer::Settled => self.has_settled(cx),
-            WorkerTimer::HungUp(process) => self.lingered_after_hang_up(process, cx),
+            WorkerTimer::HungUp(process) => self.end_process(process, EndCause::Disconnected, cx),
             WorkerTimer::KillProcess(process) => self.kill_process(process),
             WorkerTimer::Ping(holder) => self.ping(holder, cx),
             WorkerTimer::Stalled(holder) => self.stalled(holder, cx),
@@ -121,16 +107,6 @@ impl Workers {
 
 /// News of the jobs.
 impl Workers {
-    /// Notes how many jobs a holder has, and how many of them are overdue.
-    pub(crate) fn has_jobs(&mut self, holder: HolderId, held: usize, overdue: usize) {
-        self.holders.has_jobs(holder, held, overdue);
-    }
-
-    /// See [`Holders::take_new_offers`].
-    pub(crate) fn take_new_offers(&mut self) -> bool {
-        self.holders.take_new_offers()
-    }
-
     /// A job is written to this holder.
     pub(crate) fn give(&mut self, holder: HolderId, word: ToWorker, cx: &Context) {
         self.holders.serve(holder);
@@ -161,22 +137,6 @@ impl Workers {
     /// Number of jobs that the process kept for one suspect could get.
     pub(crate) fn kept_room(&self) -> usize {
         self.kept.map_or(0, |process| self.holders.room_of(process))
-    }
-
-    /// How many jobs an ended process left unanswered.
-    pub(crate) fn left_unanswered(&mut self, process: ProcessId) -> usize {
-        self.holders.left_unanswered(process)
-    }
-
-    /// Notes how many processes the kernel has killed for lack of memory since the worker process
-    /// was started.
-    pub(crate) fn memory_ran_out(&mut self, kills: u64) {
-        self.supervision.memory_ran_out(kills);
-    }
-
-    /// Forgets a holder that has left and whose jobs are decided.
-    pub(crate) fn forget(&mut self, holder: HolderId) {
-        self.holders.forget(holder);
     }
 }
 
