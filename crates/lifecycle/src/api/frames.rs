@@ -226,17 +226,3 @@ pub enum ToWorker {
         id: u64,
     },
 }
-
-impl ToWorker {
-    /// Whether the frame answers one of the holder.
-    pub fn is_answer(&self) -> bool {
-        match self {
-            Self::Ok { .. } | Self::Error { .. } => true,
-            Self::Hello { .. }
-            | Self::Job { .. }
-            | Self::Lifecycle { .. }
-            | Self::Cancel { .. }
-            | Self::Ping { .. } => false,
-        }
-    }
-}

@@ -267,7 +267,7 @@ impl Jobs {
         let grace = cx.end.cancel_grace_left.map_or(grace, |end| grace.min(end));
         self.place(claim, Place::Held(held));
         let word = ToWorker::Cancel { job: id, reason, grace };
-        self.say(Said::Cancel(held.holder, word));
+        self.say(Said::Tell(held.holder, word));
     }
 
     /// Decides a job whose process ended without an answer. Returns whether the job fails because

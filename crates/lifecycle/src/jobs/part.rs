@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::api::ids::{CallId, HolderId, JobId};
-use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options};
+use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options, ToWorker};
 use crate::jobs::facts::{BackendFacts, EndFacts, Takers};
 use crate::jobs::ledger::Ledger;
 use crate::jobs::memory::Memory;
@@ -131,24 +131,17 @@ impl Jobs {
         self.say(Said::Notify(notice.into()));
     }
 
+    /// Confirms to a holder that the backend has this of a job (`is_settled`), or that ojs-init
+    /// alone is responsible for it.
     pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
         if let Some(holder) = holder {
-            self.say(Said::Confirm {
-                holder,
-                job,
-                about,
-                is_settled,
-            });
+            self.say(Said::Tell(holder, ToWorker::Ok { job, about, is_settled }));
         }
     }
 
     pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &'static str, job: JobId) {
-        self.say(Said::Refuse {
-            holder,
-            code,
-            message,
-            job,
-        });
+        let (message, job) = (message.into(), Some(job));
+        self.say(Said::Tell(holder, ToWorker::Error { code, message, job }));
     }
 
     /// Sends a request about a job.

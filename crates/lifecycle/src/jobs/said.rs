@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId};
-use crate::api::{
-    About, Call, Effect, EndCause, ErrorCode, Failure, GivenJob, JobRequest, Moment, Notice, Subject, ToWorker,
-};
+use crate::api::ids::{CallId, Claim, HolderId, ProcessId, PullId};
+use crate::api::{Call, Effect, EndCause, Failure, GivenJob, JobRequest, Moment, Notice, Subject, ToWorker};
 
 /// A request of the jobs to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,24 +12,9 @@ pub(crate) enum Said {
     Order(Effect),
     /// Write this notice to the log.
     Notify(Notice),
-    /// Confirm to this holder, if it wants confirmations, that the backend has this of the job
-    /// (`is_settled`), or that ojs-init alone is responsible for it.
-    Confirm {
-        holder: HolderId,
-        job: JobId,
-        about: About,
-        is_settled: bool,
-    },
-    /// Refuse a request of this holder.
-    Refuse {
-        holder: HolderId,
-        code: ErrorCode,
-        message: &'static str,
-        job: JobId,
-    },
-    /// Send this holder a cancel for a job. Wake its process up for that, if the holder asked for
-    /// it.
-    Cancel(HolderId, ToWorker),
+    /// Send this message to this holder. A cancel also wakes up its process, if the holder asked
+    /// for it.
+    Tell(HolderId, ToWorker),
     /// Send this request.
     Call {
         id: CallId,

@@ -87,7 +87,7 @@ impl Lifecycle {
         match said {
             Said::Notify(notice) => self.notify(notice),
             Said::SignalWorker(signal) => self.workers(now, |workers, _| workers.signal_worker(signal)),
-            Said::TellAll(word) => self.workers(now, |workers, _| workers.tell_all(&word)),
+            Said::TellAll(word) => self.workers(now, |workers, cx| workers.tell_all(&word, cx)),
             Said::Heartbeat => self.link(now, Link::heartbeat_now),
             Said::Resumed(reason) => self.link.resumed(reason),
             Said::QuietBegins => {

@@ -66,22 +66,7 @@ impl Lifecycle {
             Said::Spend(pull) => self.workers.pulls.spend(pull),
             Said::Keep(process) => self.workers.keep(process),
             Said::KeepNone => self.workers.keep_no_more(),
-            Said::Confirm {
-                holder,
-                job,
-                about,
-                is_settled,
-            } => self.workers(now, |workers, _| workers.confirm(holder, job, about, is_settled)),
-            Said::Refuse {
-                holder,
-                code,
-                message,
-                job,
-            } => self.workers(now, |workers, _| workers.refuse(holder, code, message, Some(job))),
-            Said::Cancel(holder, word) => self.workers(now, |workers, cx| {
-                workers.tell(holder, word);
-                workers.signal_cancel(holder, cx);
-            }),
+            Said::Tell(holder, word) => self.workers(now, |workers, cx| workers.tell(holder, word, cx)),
             Said::Give(holder, word) => self.workers(now, |workers, cx| workers.give(holder, word, cx)),
             Said::AnswerPull(pull, jobs) => self.workers(now, |workers, _| workers.answer_pull(pull, jobs)),
             Said::EndPullsOf(holder) => self.workers(now, |workers, _| workers.end_pulls_of(holder)),

@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Workers {
     /// Wakes up the process of a holder whose job was cancelled, if the holder asked for it.
-    pub(crate) fn signal_cancel(&mut self, id: HolderId, cx: &Context) {
+    pub(super) fn signal_cancel(&mut self, id: HolderId, cx: &Context) {
         self.signal_after(id, FIRST_PAUSE, cx);
     }
 

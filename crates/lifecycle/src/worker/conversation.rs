@@ -60,7 +60,7 @@ impl Workers {
             holder.is_given_up = is_given_up;
         });
         match greeting {
-            (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }),
+            (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }, cx),
             // A process that is not the worker's, while there is no worker.
             (None, _) => self.give_up(holder, NO_WORKER, cx),
         }
@@ -118,8 +118,8 @@ impl Workers {
         counts: bool,
         cx: &Context,
     ) {
-        let (code, message) = why;
-        self.refuse(id, code, message, job);
+        let (code, message) = (why.0, why.1.clone());
+        self.tell(id, ToWorker::Error { code, message, job }, cx);
         let malformed = self.holders.change(id, |holder| {
             if counts && code.is_malformed() && holder.manners.frame_limit.is_some() {
                 holder.malformed = holder.malformed.saturating_add(1);
@@ -178,7 +178,7 @@ impl Workers {
         } else {
             self.holders.change(id, |holder| holder.pings = pings + 1);
             let number = u64::from(pings) + 1;
-            self.tell(id, ToWorker::Ping { id: number });
+            self.tell(id, ToWorker::Ping { id: number }, cx);
         }
         self.expect_life(id, cx);
     }

@@ -5,10 +5,8 @@
 //! of [`Said`]: orders for the shell and requests to the other parts, in the order in which the
 //! router carries them out.
 
-use crate::api::ids::{HolderId, JobId, ProcessId};
-use crate::api::{
-    About, Effect, EndCause, ErrorCode, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer,
-};
+use crate::api::ids::{HolderId, ProcessId};
+use crate::api::{Effect, EndCause, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer};
 use crate::timers::Timers;
 use crate::worker::capacity::Capacity;
 use crate::worker::holders::Holders;
@@ -154,32 +152,32 @@ impl Workers {
         self.say(Said::Notify(notice));
     }
 
-    /// Sends a message to a holder that is still connected. A holder that does not receive other
-    /// messages gets answers only.
-    pub(crate) fn tell(&mut self, holder: HolderId, word: ToWorker) {
-        if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
+    /// Sends a message to a holder that is still connected and wants it. A holder that does not
+    /// receive other messages gets answers only. A cancel also wakes up the holder's process.
+    pub(crate) fn tell(&mut self, holder: HolderId, word: ToWorker, cx: &Context) {
+        let is_cancel = matches!(word, ToWorker::Cancel { .. });
+        let is_wanted = match word {
+            ToWorker::Ok { .. } => self.holders.wants_ok(holder),
+            ToWorker::Error { .. } => true,
+            ToWorker::Hello { .. }
+            | ToWorker::Job(_)
+            | ToWorker::Lifecycle { .. }
+            | ToWorker::Cancel { .. }
+            | ToWorker::Ping { .. } => self.holders.hears(holder),
+        };
+        if is_wanted && self.holders.is_open(holder) {
             self.order(Effect::Tell(holder, word));
         }
-    }
-
-    /// Confirms to a holder, if it wants confirmations, that the backend has this of a job
-    /// (`is_settled`), or that ojs-init alone is responsible for it.
-    pub(crate) fn confirm(&mut self, holder: HolderId, job: JobId, about: About, is_settled: bool) {
-        if self.holders.wants_ok(holder) {
-            self.tell(holder, ToWorker::Ok { job, about, is_settled });
+        if is_cancel {
+            self.signal_cancel(holder, cx);
         }
     }
 
     /// Sends a message to every holder that is still connected.
-    pub(crate) fn tell_all(&mut self, word: &ToWorker) {
+    pub(crate) fn tell_all(&mut self, word: &ToWorker, cx: &Context) {
         let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
         for holder in open {
-            self.tell(holder, word.clone());
+            self.tell(holder, word.clone(), cx);
         }
-    }
-
-    pub(crate) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &str, job: Option<JobId>) {
-        let message = message.into();
-        self.tell(holder, ToWorker::Error { code, message, job });
     }
 }
