@@ -23,8 +23,6 @@ pub(crate) struct HeartbeatState {
     pub(super) again: bool,
     /// When a worker last asked for a heartbeat.
     asked_at: Option<Moment>,
-    /// Whether this backend reports which reservations a heartbeat extended.
-    pub(crate) extends: bool,
     /// The form of the next heartbeat. An accepted form is kept.
     pub(super) form: HeartbeatForm,
     /// When a heartbeat in this form was first accepted; none: not yet.
@@ -76,12 +74,6 @@ impl HeartbeatState {
         }
     }
 
-    /// Forgets the backend, because the next one may differ.
-    pub(super) fn forget_backend(&mut self) {
-        self.extends = false;
-        self.try_full_form();
-    }
-
     /// A worker asks for a heartbeat. Returns whether to send one now: not too soon after the last
     /// one that a worker asked for.
     pub(super) fn worker_asked(&mut self, every: Duration, now: Moment) -> bool {
@@ -114,13 +106,6 @@ impl HeartbeatState {
     /// There is room. Returns whether a heartbeat waits for it, and clears that.
     pub(super) fn takes_another(&mut self) -> bool {
         mem::take(&mut self.again)
-    }
-
-    /// The backend accepted a heartbeat; its reply had a list of the extended reservations or not.
-    /// Returns whether any reply of this backend has had one, this reply included.
-    pub(crate) fn told_extended(&mut self, has_list: bool) -> bool {
-        self.extends |= has_list;
-        self.extends
     }
 
     /// A heartbeat was accepted. Returns how many in a row failed before it in an outage.
@@ -160,7 +145,8 @@ impl HeartbeatState {
         })
     }
 
-    fn try_full_form(&mut self) {
+    /// Tries the full form again: after a while, or because the backend may be another one.
+    pub(super) fn try_full_form(&mut self) {
         self.form = HeartbeatForm::Full;
         self.form_since = None;
         self.refusals = 0;

@@ -162,10 +162,8 @@ impl Link {
                 if self.session.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(cx);
                 }
-                let has_sent_lists = self.session.heartbeats.told_extended(extended.is_some());
                 self.say(Said::HeartbeatAccepted {
                     heartbeat: heartbeat.clone(),
-                    has_sent_lists,
                     extended: extended.map(small::gather),
                 });
                 let is_new = self.session.directed(directive);

@@ -28,12 +28,13 @@ pub(crate) enum Said {
         is_soon: bool,
     },
     /// The backend accepted a heartbeat. `extended` has the jobs whose reservations it extended, if
-    /// its answer has such a list. `has_sent_lists`: this answer or an earlier one has a list.
+    /// its answer has such a list.
     HeartbeatAccepted {
         heartbeat: SentHeartbeat,
-        has_sent_lists: bool,
         extended: Option<BTreeSet<JobId>>,
     },
+    /// A registration was answered. The backend may be another one than before.
+    RegistrationAnswered,
     /// The directive in the backend's reply. It is new if the reply before had another one.
     Directed { directive: Option<Directive>, is_new: bool },
     /// The answer to a heartbeat is handled: the link continues.

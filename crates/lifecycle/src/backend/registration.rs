@@ -9,6 +9,7 @@ use crate::api::{
 };
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::backend::link::{Context, Link};
+use crate::backend::link_said::Said;
 use crate::backend::purpose::{Purpose, SentFetch};
 use crate::retry::state::is_of_an_outage;
 
@@ -206,6 +207,7 @@ impl Link {
     /// would otherwise get requests without a pause.
     fn registration_is_settled(&mut self, cx: &Context) {
         let was_settled = self.session.registration_answered();
+        self.say(Said::RegistrationAnswered);
         self.streams.forget_backend();
         self.poll_pace.forget_backend();
         self.listen_again(cx);

@@ -32,9 +32,6 @@ pub(crate) struct BackendSession {
     pub(super) knows_traits: bool,
     /// How often the request for the traits failed.
     manifest_failures: u32,
-    /// Since when the backend refuses the full form of an ACK and accepts the bare one
-    /// (requirements C-24).
-    pub(crate) bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     pub(super) fetches: RetryState,
     /// The forms of a FETCH.
@@ -52,12 +49,6 @@ pub(crate) struct BackendSession {
     pub(crate) outcome_taken_at: Option<Moment>,
     /// The moment of the last early retry.
     pub(crate) retried_now_at: Option<Moment>,
-    /// The backend accepts no progress.
-    pub(crate) has_no_progress: bool,
-    /// The backend saves no checkpoints.
-    pub(crate) has_no_checkpoints: bool,
-    /// The log has a line about missing checkpoints.
-    pub(crate) is_without_checkpoints_said: bool,
     /// The present incarnation was deregistered. A late answer does not make it known again.
     pub(super) has_left: bool,
     /// The queues that holders of any incarnation have asked for, in the order of the first
@@ -125,11 +116,7 @@ impl BackendSession {
     pub(super) fn registration_answered(&mut self) -> bool {
         self.knows_traits = false;
         self.manifest_failures = 0;
-        self.bare_acks_since = None;
-        self.has_no_progress = false;
-        self.has_no_checkpoints = false;
-        self.is_without_checkpoints_said = false;
-        self.heartbeats.forget_backend();
+        self.heartbeats.try_full_form();
         self.fetch_forms.forget_backend();
         self.fetch_pace.forget_backend();
         mem::replace(&mut self.is_registration_answered, true)
@@ -187,12 +174,6 @@ impl BackendSession {
     pub(super) fn traits_not_heard(&mut self, most: u32) {
         self.manifest_failures += 1;
         self.knows_traits = self.manifest_failures >= most;
-    }
-
-    /// Since when the backend accepts only the bare form of an ACK, if that is not longer ago than
-    /// `within`.
-    pub(crate) fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
-        self.bare_acks_since.filter(|since| since.elapsed(now) < within)
     }
 }
 

@@ -1,6 +1,6 @@
 //! News from other parts for the link: about the backend, and about pauses.
 
-use crate::api::{JobRequest, LinkTimer, Moment};
+use crate::api::{LinkTimer, Moment};
 use crate::backend::link::{Context, Link};
 
 impl Link {
@@ -9,18 +9,6 @@ impl Link {
     /// because the store may have gone down before a late answer arrives.
     pub(crate) fn store_was_seen(&mut self, asked_at: Moment) {
         self.session.store_seen = self.session.store_seen.max(Some(asked_at));
-    }
-
-    /// The backend does not support such requests.
-    pub(crate) fn is_unsupported(&mut self, request: JobRequest) {
-        match request {
-            JobRequest::Progress(_) => self.session.has_no_progress = true,
-            JobRequest::Checkpoint(_) => self.session.has_no_checkpoints = true,
-            JobRequest::Report(_)
-            | JobRequest::LookBeforeRepeat(_)
-            | JobRequest::LookAgain(_)
-            | JobRequest::CheckUnextended(_) => {}
-        }
     }
 
     /// Sends no FETCH until a pause has ended, because the backend could deliver a returned job

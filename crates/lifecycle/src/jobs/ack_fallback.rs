@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::api::{Claim, ErrorCode, JobNotice, JobTimer, Moment, Outcome};
 use crate::jobs::part::{Context, Jobs};
-use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
 /// Time for the worker to send another answer if the backend refuses its result, from the first
@@ -18,14 +17,18 @@ const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Jobs {
     pub(super) fn is_bare_at_first(&self, what: &Outcome, cx: &Context) -> bool {
-        let takes_bare = cx.backend.bare_acks_since(BARE_FOR, cx.now).is_some();
-        takes_bare && what.is_ack()
+        what.is_ack() && self.bare_acks_since(cx).is_some()
+    }
+
+    fn bare_acks_since(&self, cx: &Context) -> Option<Moment> {
+        let since = self.backend.bare_acks_since;
+        since.filter(|since| since.elapsed(cx.now) < BARE_FOR)
     }
 
     /// Remembers the form that worked for an ACK. A FAIL may have been refused for its content.
     pub(super) fn note_ack_form(&mut self, is_bare: bool, cx: &Context) {
-        let since = cx.backend.bare_acks_since(BARE_FOR, cx.now);
-        self.say(Said::AcksAreBare(is_bare.then(|| since.unwrap_or(cx.now))));
+        let since = self.bare_acks_since(cx).unwrap_or(cx.now);
+        self.backend.bare_acks_since = is_bare.then_some(since);
     }
 
     /// Retries in the bare form, or asks for a smaller result, because the backend will never

@@ -24,16 +24,10 @@ pub(crate) struct EndFacts {
 /// Questions about the backend.
 pub(crate) trait BackendFacts {
     fn traits(&self) -> BackendTraits;
-    /// Since when the backend accepts ACKs in the bare form, if that began within this time.
-    fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment>;
-    fn has_no_progress(&self) -> bool;
-    fn has_no_checkpoints(&self) -> bool;
     /// When its store last showed itself.
     fn store_seen(&self) -> Option<Moment>;
     /// When the backend last accepted an outcome.
     fn outcome_taken_at(&self) -> Option<Moment>;
-    /// The backend has named the jobs that a heartbeat extended, at least once.
-    fn has_told_extended(&self) -> bool;
     /// Whether FETCH states the visibility timeout.
     fn is_told_visibility(&self) -> bool;
     /// How many requests are in flight for which an outcome, or a repeated delivery, waits.

@@ -111,7 +111,7 @@ impl Jobs {
             return;
         }
         let Reply::JobSeen(view) = reply else { return };
-        if view.state != JobState::Cancelled && !cx.backend.has_told_extended() {
+        if view.state != JobState::Cancelled && !self.backend.has_sent_lists {
             return;
         }
         if view.state == JobState::Missing && !is_missed_for_good(job, cx.now) {

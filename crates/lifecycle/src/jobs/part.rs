@@ -27,8 +27,25 @@ pub(crate) struct Jobs {
     pub(super) memory: Memory,
     pub(super) suspects: Suspects,
     pub(super) returns: Returns,
+    pub(crate) backend: KnownBackend,
     pub(crate) timers: Timers<JobTimer>,
     pub(crate) said: Vec<Said>,
+}
+
+/// Facts about the backend that the jobs have found since the last answer to a registration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct KnownBackend {
+    /// Since when the backend refuses the full form of an ACK and accepts the bare one
+    /// (requirements C-24).
+    pub(super) bare_acks_since: Option<Moment>,
+    /// The backend accepts no progress.
+    pub(super) has_no_progress: bool,
+    /// The backend saves no checkpoints.
+    pub(super) has_no_checkpoints: bool,
+    /// The log has a line about missing checkpoints.
+    pub(super) is_without_checkpoints_said: bool,
+    /// A reply to a heartbeat had a list of the extended reservations.
+    pub(crate) has_sent_lists: bool,
 }
 
 /// The facts of a decision besides the state of the jobs.

@@ -1,13 +1,13 @@
 //! Progress and checkpoints. ojs-init passes them on if the backend accepts them. A failure here
 //! never affects the job.
 
+use std::mem;
 use std::time::Duration;
 
 use crate::api::ids::{Claim, Text};
 use crate::api::{About, Call, ErrorCode, Failure, JobNotice, JobRequest, JobTimer, Progress, Reply};
 use crate::jobs::job::{Job, Place};
 use crate::jobs::part::{Context, Jobs};
-use crate::jobs::said::Said;
 
 /// Least time between two updates of one job's progress (progress extension 10).
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ impl Jobs {
         if let Some(job) = self.ledger.get_mut(claim) {
             job.news.last_progress = Some(Box::new((for_operators(&progress), cx.now)));
         }
-        if cx.backend.has_no_progress() {
+        if self.backend.has_no_progress {
             if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {
                 let id = job.id().clone();
                 self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", id);
@@ -41,9 +41,8 @@ impl Jobs {
     }
 
     pub(crate) fn send_progress(&mut self, claim: Claim, cx: &Context) {
-        let has_no_progress = cx.backend.has_no_progress();
         let Some(job) = self.ledger.get_mut(claim) else { return };
-        if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
+        if job.news.progress_call.is_some() || job.is_lost || self.backend.has_no_progress {
             return;
         }
         let Some(progress) = job.news.progress.take() else {
@@ -61,6 +60,7 @@ impl Jobs {
     }
 
     pub(crate) fn progress_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        self.backend.has_no_progress |= *reply == Reply::Failed(Failure::Unsupported);
         let Some(job) = self.ledger.get_mut(claim) else { return };
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
@@ -74,7 +74,7 @@ impl Jobs {
 
     /// Stores the newest checkpoint, which replaces one that was not sent.
     pub(crate) fn checkpoint(&mut self, claim: Claim, state: Text, cx: &Context) {
-        if cx.backend.has_no_checkpoints() {
+        if self.backend.has_no_checkpoints {
             return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
         if let Some(job) = self.ledger.get_mut(claim) {
@@ -107,6 +107,7 @@ impl Jobs {
     }
 
     pub(crate) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        self.backend.has_no_checkpoints |= *reply == Reply::Failed(Failure::Unsupported);
         let Some(state) = self.ledger.checkpoint_answered(claim) else {
             return;
         };
@@ -145,8 +146,10 @@ impl Jobs {
         let Some(job) = self.ledger.get(claim) else { return };
         let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
         let is_unsupported = failure == Failure::Unsupported;
-        if job.needs_its_checkpoint() {
-            self.say(Said::CheckpointNotSaved(subject, failure));
+        // A backend without checkpoints gets one line.
+        let was_said = &mut self.backend.is_without_checkpoints_said;
+        if job.needs_its_checkpoint() && !(is_unsupported && mem::replace(was_said, true)) {
+            self.notify(JobNotice::CheckpointNotSaved(subject, failure));
         }
         let (code, message) = if is_unsupported {
             (ErrorCode::NotOffered, "the backend saves no checkpoints")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::ids::{CallId, Claim, HolderId, ProcessId, PullId};
-use crate::api::{Call, Effect, EndCause, Failure, GivenJob, JobRequest, Moment, Notice, Subject, ToWorker};
+use crate::api::{Call, Effect, EndCause, GivenJob, JobRequest, Moment, Notice, Subject, ToWorker};
 
 /// A request of the jobs to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,12 +29,6 @@ pub(crate) enum Said {
     StoreSeen(Moment),
     /// The backend accepted an outcome.
     OutcomeTaken,
-    /// The backend has accepted ACKs in the bare form since this moment, or accepts them in the
-    /// full form.
-    AcksAreBare(Option<Moment>),
-    /// A checkpoint of this job is not saved. If the backend saves none, this is reported once, and
-    /// only for a job that needs its checkpoint.
-    CheckpointNotSaved(Arc<Subject>, Failure),
     /// Send no FETCH before a pause ends, because the backend must not deliver a returned job again
     /// at once.
     PauseFetch,

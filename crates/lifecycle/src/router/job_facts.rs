@@ -14,28 +14,12 @@ impl BackendFacts for Link {
         self.session.traits
     }
 
-    fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
-        self.session.bare_acks_since(within, now)
-    }
-
-    fn has_no_progress(&self) -> bool {
-        self.session.has_no_progress
-    }
-
-    fn has_no_checkpoints(&self) -> bool {
-        self.session.has_no_checkpoints
-    }
-
     fn store_seen(&self) -> Option<Moment> {
         self.session.store_seen
     }
 
     fn outcome_taken_at(&self) -> Option<Moment> {
         self.session.outcome_taken_at
-    }
-
-    fn has_told_extended(&self) -> bool {
-        self.session.heartbeats.extends
     }
 
     fn is_told_visibility(&self) -> bool {

@@ -3,10 +3,9 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::mem;
 
 use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
-use crate::api::{Delivery, Failure, FromWorker, JobNotice, JobRequest, Moment, Outcome, Reply};
+use crate::api::{Delivery, FromWorker, JobRequest, Moment, Outcome, Reply};
 use crate::backend::link::Link;
 use crate::jobs::facts::{EndFacts, OfPull, WaitingPull};
 use crate::jobs::part::{Context, Jobs};
@@ -50,14 +49,6 @@ impl Lifecycle {
             Said::DropCall(call) => self.link(now, |link, _| drop(link.forget_call(call))),
             Said::StoreSeen(at) => self.link.store_was_seen(at),
             Said::OutcomeTaken => self.link.session.outcome_taken_at = Some(now),
-            Said::AcksAreBare(since) => self.link.session.bare_acks_since = since,
-            Said::CheckpointNotSaved(job, failure) => {
-                let is_said = &mut self.link.session.is_without_checkpoints_said;
-                // A backend that saves no checkpoints gets one log line.
-                if failure != Failure::Unsupported || !mem::replace(is_said, true) {
-                    self.notify(JobNotice::CheckpointNotSaved(job, failure));
-                }
-            }
             Said::PauseFetch => self.link(now, Link::pause_fetch),
             Said::Claimed => self.ending.idle.has_claimed = true,
             Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
@@ -78,9 +69,6 @@ impl Lifecycle {
 
     /// A request of the jobs was answered, or not.
     pub(crate) fn job_request_replied(&mut self, request: JobRequest, call: CallId, reply: Reply, now: Moment) {
-        if matches!(reply, Reply::Failed(Failure::Unsupported)) {
-            self.link.is_unsupported(request);
-        }
         self.jobs(now, |jobs, cx| match request {
             JobRequest::Report(claim) => jobs.report_replied(claim, call, reply, cx),
             JobRequest::LookBeforeRepeat(claim) => jobs.looked_before_repeat(claim, reply, cx),

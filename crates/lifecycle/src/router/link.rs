@@ -10,6 +10,7 @@ use crate::backend::link_said::Said;
 use crate::backend::purpose::SentFetch;
 use crate::jobs::doubts::AcceptedHeartbeat;
 use crate::jobs::ledger::Ledger;
+use crate::jobs::part::KnownBackend;
 use crate::machine::Lifecycle;
 use crate::shutdown::ending::Ending;
 
@@ -73,23 +74,21 @@ impl Lifecycle {
                     self.link.session.retried_now_at = Some(at);
                 }
             }
-            Said::HeartbeatAccepted {
-                heartbeat,
-                has_sent_lists,
-                extended,
-            } => {
+            Said::HeartbeatAccepted { heartbeat, extended } => {
+                self.jobs.backend.has_sent_lists |= extended.is_some();
                 let accepted = AcceptedHeartbeat {
                     at: heartbeat.at,
                     kept_for: (heartbeat.form != HeartbeatForm::Protocol).then_some(heartbeat.kept_for),
                     named: &heartbeat.named,
                     extended: extended.as_ref(),
-                    has_sent_lists,
+                    has_sent_lists: self.jobs.backend.has_sent_lists,
                 };
                 self.jobs(now, |jobs, cx| {
                     jobs.note_extended(&accepted, cx);
                     jobs.look_for_lost(&accepted, cx);
                 });
             }
+            Said::RegistrationAnswered => self.jobs.backend = KnownBackend::default(),
             Said::Directed { directive, is_new } => {
                 self.end(now, |ending, cx| ending.directed(directive, is_new, cx));
             }
