@@ -1,6 +1,15 @@
 //! Forms of requests that the documents and the backends disagree about. ojs-init tries one form
 //! after the other.
 
+/// The forms of one request, in the order in which ojs-init tries them.
+pub trait RequestForm: Copy + Default + PartialEq {
+    /// Number of forms.
+    const COUNT: u32;
+
+    /// The form to try if the backend refuses this one.
+    fn next(self) -> Self;
+}
+
 /// The forms of a heartbeat: the documents and the backends disagree (requirements C-08).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeartbeatForm {
@@ -16,12 +25,10 @@ pub enum HeartbeatForm {
     Bare,
 }
 
-impl HeartbeatForm {
-    /// Number of forms.
-    pub const COUNT: u32 = 4;
+impl RequestForm for HeartbeatForm {
+    const COUNT: u32 = 4;
 
-    /// The form to try if the backend refuses this one.
-    pub fn next(self) -> Self {
+    fn next(self) -> Self {
         match self {
             Self::Full => Self::Counted,
             Self::Counted => Self::Protocol,
@@ -42,12 +49,10 @@ pub enum FetchForm {
     Bare,
 }
 
-impl FetchForm {
-    /// Number of forms.
-    pub const COUNT: u32 = 3;
+impl RequestForm for FetchForm {
+    const COUNT: u32 = 3;
 
-    /// The form to try if the backend refuses this one.
-    pub fn next(self) -> Self {
+    fn next(self) -> Self {
         match self {
             Self::Full => Self::WithoutVisibility,
             Self::WithoutVisibility => Self::Bare,

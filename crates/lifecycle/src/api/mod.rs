@@ -61,7 +61,7 @@ pub use endpoint::{AnswerSize, Endpoint, Lane};
 pub use envelope::Envelope;
 pub use event::{Event, NotStarted, OperatorRequest};
 pub use force::Force;
-pub use forms::{Farewell, FetchForm, HeartbeatForm};
+pub use forms::{Farewell, FetchForm, HeartbeatForm, RequestForm};
 pub use frames::{ErrorCode, FromWorker, GivenJob, Progress, Ready, ToWorker, Wants};
 pub use health::{Health, Probe, Unhealthy};
 pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text, WorkerId};

@@ -1,5 +1,6 @@
 //! FETCH: how many jobs it asks for, in which form, and how often ojs-init sends it.
 
+use std::mem;
 use std::time::Duration;
 
 use crate::api::{Call, Delivery, Failure, FetchForm, LinkNotice, LinkTimer, Notice, PullId, Text};
@@ -69,12 +70,13 @@ impl Link {
             is_for_pushed: asked.is_for_pushed,
             is_second: asked.is_second,
         };
+        self.session.sent_fetch_form = self.session.fetch_forms.next;
         let call = Call::Fetch {
             worker,
             count,
             queues: asked.queues,
             visibility: cx.options.visibility_timeout,
-            form: self.session.fetch_forms.next(),
+            form: self.session.fetch_forms.next,
         };
         self.call(call, Purpose::Fetch(fetch), cx.options.request_timeout, cx);
     }
@@ -164,7 +166,9 @@ impl Link {
                 self.poll_pace.brought(deliveries.len(), fetch.count, is_any_left);
             }
         }
-        if let Some(form) = self.session.fetch_forms.accepted(cx.now) {
+        let form = self.session.sent_fetch_form;
+        self.session.fetch_forms.accepted(form, true, cx.now);
+        if mem::replace(&mut self.session.told_fetch_form, form) != form {
             self.notify(LinkNotice::FetchForm(form));
         }
     }
@@ -181,7 +185,7 @@ impl Link {
                 self.rest_until_next_poll(cx);
             }
         }
-        if is_news && self.session.fetch_forms.sent() != FetchForm::Full {
+        if is_news && self.session.sent_fetch_form != FetchForm::Full {
             // The backend alone decides how long these jobs are reserved, until a heartbeat names
             // them.
             self.heartbeat_for_worker(cx);
@@ -194,7 +198,10 @@ impl Link {
         self.session.fetch_pace.failed();
         self.wake_ups.fetch_failed();
         self.poll_pace.pause = None;
-        if failure == Failure::Refused && self.session.fetch_forms.refused() {
+        let forms = &mut self.session.fetch_forms;
+        // The refusal of another FETCH in the same form may have arrived first.
+        let is_other_tried = forms.next != self.session.sent_fetch_form;
+        if failure == Failure::Refused && (is_other_tried || forms.refused()) {
             return true;
         }
         if cx.is_terminating() {

@@ -4,11 +4,9 @@ use std::mem;
 use std::time::Duration;
 
 use crate::api::{Claim, Failure, HeartbeatForm, JobId, Moment, WorkerId, WorkerState};
+use crate::backend::forms::Forms;
 use crate::backend::resumed::Resumed;
 use crate::retry::state::is_of_an_outage;
-
-/// How long a form other than the full one is used before the full one is tried again.
-const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// When ojs-init sends heartbeats, and in which form.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -23,16 +21,11 @@ pub(crate) struct HeartbeatState {
     pub(super) again: bool,
     /// When a worker last asked for a heartbeat.
     asked_at: Option<Moment>,
-    /// The form of the next heartbeat. An accepted form is kept.
-    pub(super) form: HeartbeatForm,
-    /// When a heartbeat in this form was first accepted; none: not yet.
-    form_since: Option<Moment>,
-    /// Forms in a row that the backend refused.
-    refusals: u32,
+    pub(super) forms: Forms<HeartbeatForm>,
     /// The backend refused every form, and the log has a line about it.
-    are_refused: bool,
+    pub(super) are_refused: bool,
     /// How many heartbeats in a row failed because of an outage.
-    lost: u32,
+    pub(super) lost: u32,
     /// A resume that no heartbeat has been answered since.
     pub(crate) resumed: Option<Resumed>,
     /// Another server than the backend answered the last heartbeat.
@@ -55,15 +48,6 @@ pub(crate) struct SentHeartbeat {
     pub(crate) kept_for: Duration,
     /// The heartbeat was sent after a resume that had no answer yet.
     pub(super) is_after_resume: bool,
-}
-
-/// The consequence of a refusal.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HeartbeatRefusal {
-    /// The form to try at once; none: the backend refused every form.
-    pub(super) next: Option<HeartbeatForm>,
-    /// The log has no line about it yet. There is one line, not one for each form at each interval.
-    pub(super) is_news: bool,
 }
 
 impl HeartbeatState {
@@ -103,16 +87,6 @@ impl HeartbeatState {
         (state, says_quiet)
     }
 
-    /// There is room. Returns whether a heartbeat waits for it, and clears that.
-    pub(super) fn takes_another(&mut self) -> bool {
-        mem::take(&mut self.again)
-    }
-
-    /// A heartbeat was accepted. Returns how many in a row failed before it in an outage.
-    pub(super) fn takes_lost(&mut self) -> u32 {
-        mem::take(&mut self.lost)
-    }
-
     /// A heartbeat failed. Returns whether that is worth a log line: another server in the
     /// backend's place fails every heartbeat and gets one line.
     pub(super) fn failed(&mut self, failure: Failure) -> bool {
@@ -123,49 +97,10 @@ impl HeartbeatState {
         !(was_foreign && is_foreign)
     }
 
-    /// The backend refused a heartbeat in this form: see [`HeartbeatRefusal`]. None: ojs-init is
-    /// trying another form already.
-    pub(super) fn refused(&mut self, refused: HeartbeatForm) -> Option<HeartbeatRefusal> {
-        if refused != self.form {
-            return None;
-        }
-        self.form = refused.next();
-        self.form_since = None;
-        self.refusals += 1;
-        let was_said = self.are_refused;
-        let is_tried = self.refusals < HeartbeatForm::COUNT;
-        if !is_tried {
-            self.refusals = 0;
-            self.are_refused = true;
-            self.lost = 0;
-        }
-        Some(HeartbeatRefusal {
-            next: is_tried.then_some(self.form),
-            is_news: !was_said,
-        })
-    }
-
-    /// Tries the full form again: after a while, or because the backend may be another one.
-    pub(super) fn try_full_form(&mut self) {
-        self.form = HeartbeatForm::Full;
-        self.form_since = None;
-        self.refusals = 0;
-    }
-
-    /// The backend accepted a heartbeat in this form. ojs-init tries the full form again now and
-    /// then, because a single refusal may have been temporary and the other forms carry fewer
-    /// fields.
+    /// The backend accepted a heartbeat in this form.
     pub(super) fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
-        if form != self.form {
-            self.form = form;
-            self.form_since = None;
-        }
-        self.refusals = 0;
         self.are_refused = false;
         self.is_answered_by_others = false;
-        let since = *self.form_since.get_or_insert(now);
-        if may_try && form != HeartbeatForm::Full && since.elapsed(now) >= OTHER_FORM_FOR {
-            self.try_full_form();
-        }
+        self.forms.accepted(form, may_try, now);
     }
 }

@@ -1,6 +1,7 @@
 //! Heartbeats: their content, their forms, and the meaning of their answers.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::time::Duration;
 
 use ojs_values::small;
@@ -59,7 +60,7 @@ impl Link {
         let call = self.heartbeat(worker.clone(), state, &kept, cx);
         let kept_for = kept_for(&kept, cx.options);
         let named = kept.into_iter().map(|job| (job.id, job.claim)).collect();
-        let form = self.session.heartbeats.form;
+        let form = self.session.heartbeats.forms.next;
         let patience = cx.options.request_timeout.min(self.session.heartbeats.interval);
         let heartbeat = SentHeartbeat {
             worker,
@@ -84,7 +85,7 @@ impl Link {
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, cx),
             takes: self.takes(cx.options),
-            form: self.session.heartbeats.form,
+            form: self.session.heartbeats.forms.next,
         }
     }
 
@@ -145,7 +146,7 @@ impl Link {
 
     pub(crate) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, cx: &Context) {
         // A heartbeat that this answer itself causes is not sent twice.
-        let mut beats_again = self.session.heartbeats.takes_another();
+        let mut beats_again = mem::take(&mut self.session.heartbeats.again);
         self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
@@ -159,7 +160,7 @@ impl Link {
                 let may_try = !cx.is_terminating();
                 self.session.heartbeats.accepted(heartbeat.form, may_try, cx.now);
                 // One lost heartbeat now and then is no outage.
-                if self.session.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
+                if mem::take(&mut self.session.heartbeats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(cx);
                 }
                 self.say(Said::HeartbeatAccepted {
@@ -171,8 +172,10 @@ impl Link {
                 return self.say(Said::HeartbeatDone { beats_again });
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
-                let is_registering = self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)));
-                if !is_registering && self.timers.deadline_of(LinkTimer::Register).is_none() && !cx.is_terminating() {
+                if !self.is_registering()
+                    && self.timers.deadline_of(LinkTimer::Register).is_none()
+                    && !cx.is_terminating()
+                {
                     self.register_again(failure, cx);
                 }
             }
@@ -190,7 +193,11 @@ impl Link {
                 }
                 beats_again |= is_tried_again;
             }
-            Reply::Failed(failure) => self.heartbeat_failed(failure),
+            Reply::Failed(failure) => {
+                if self.session.heartbeats.failed(failure) {
+                    self.note_failure("heartbeat", &Reply::Failed(failure));
+                }
+            }
             Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::JobSeen(_) | Reply::Manifest(_) => {
             }
         }
@@ -210,7 +217,7 @@ impl Link {
 
     /// Whether a heartbeat in the present form is in flight and is not the refused one.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
-        let form = self.session.heartbeats.form;
+        let form = self.session.heartbeats.forms.next;
         refused != form
             && self
                 .calls
@@ -226,26 +233,27 @@ impl Link {
         was_to_be_said && !self.session.heartbeats.has_said_terminate
     }
 
-    fn heartbeat_failed(&mut self, failure: Failure) {
-        if self.session.heartbeats.failed(failure) {
-            self.note_failure("heartbeat", &Reply::Failed(failure));
-        }
-    }
-
     /// Whether to try the next form at once (requirements C-08). If the backend has refused every
     /// form, the form is not the reason, and the next attempt is at the next interval.
     pub(crate) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
-        let Some(refusal) = self.session.heartbeats.refused(refused) else {
+        let heartbeats = &mut self.session.heartbeats;
+        if refused != heartbeats.forms.next {
+            // ojs-init is trying another form already.
             return false;
-        };
-        if refusal.is_news {
-            self.notify(
-                refusal
-                    .next
-                    .map_or(LinkNotice::HeartbeatsRefused, LinkNotice::HeartbeatForm),
-            );
         }
-        refusal.next.is_some()
+        let is_tried = heartbeats.forms.refused();
+        let (form, is_news) = (heartbeats.forms.next, !heartbeats.are_refused);
+        if !is_tried {
+            heartbeats.are_refused = true;
+            heartbeats.lost = 0;
+        }
+        // There is one line about refused forms, not one for each form at each interval.
+        if is_news && is_tried {
+            self.notify(LinkNotice::HeartbeatForm(form));
+        } else if is_news {
+            self.notify(LinkNotice::HeartbeatsRefused);
+        }
+        is_tried
     }
 }
 

@@ -11,7 +11,7 @@ use crate::backend::purpose::Purpose;
 impl Link {
     pub(crate) fn say_last(&mut self, state: WorkerState, cx: &Context) {
         if let Some(call) = self.last_heartbeat(state, cx) {
-            let form = self.session.heartbeats.form;
+            let form = self.session.heartbeats.forms.next;
             let purpose = Purpose::FinalHeartbeat { state, form };
             self.call(call, purpose, cx.options.request_timeout, cx);
         }

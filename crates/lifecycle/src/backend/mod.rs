@@ -12,7 +12,8 @@
 //! | which calls are in flight? | `calls`, `purpose` |
 //! | which worker does the backend know? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
-//! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate` |
+//! | FETCH: when, how many | `fetch`, `fetch_pace`, `memory_gate` |
+//! | the form of heartbeats and FETCH | `forms` |
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `answer_times`, `outage`, `outages` |
 //!
@@ -23,8 +24,8 @@ pub(super) mod answers;
 pub(super) mod calls;
 pub(super) mod deafness;
 pub(super) mod fetch;
-pub(super) mod fetch_forms;
 pub(super) mod fetch_pace;
+pub(super) mod forms;
 pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;

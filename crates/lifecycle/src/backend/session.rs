@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-use crate::api::{BackendTraits, Directive, Moment, Text, WorkerId};
-use crate::backend::fetch_forms::FetchForms;
+use crate::api::{BackendTraits, Directive, FetchForm, Moment, Text, WorkerId};
 use crate::backend::fetch_pace::FetchPace;
+use crate::backend::forms::Forms;
 use crate::backend::heartbeat_state::HeartbeatState;
 use crate::retry::state::RetryState;
 
@@ -34,8 +34,13 @@ pub(crate) struct BackendSession {
     manifest_failures: u32,
     /// FETCHes in a row that failed.
     pub(super) fetches: RetryState,
-    /// The forms of a FETCH.
-    pub(crate) fetch_forms: FetchForms,
+    /// The form of a FETCH. Two FETCHes are in flight only in the full form, and ojs-init tries no
+    /// other form before both are answered.
+    pub(super) fetch_forms: Forms<FetchForm>,
+    /// Form of the FETCH that was answered last, or is in flight.
+    pub(crate) sent_fetch_form: FetchForm,
+    /// Form of a FETCH in the last log line about it.
+    pub(super) told_fetch_form: FetchForm,
     /// Whether a second FETCH is worth it.
     pub(super) fetch_pace: FetchPace,
     /// Registrations in a row that failed.
@@ -116,8 +121,8 @@ impl BackendSession {
     pub(super) fn registration_answered(&mut self) -> bool {
         self.knows_traits = false;
         self.manifest_failures = 0;
-        self.heartbeats.try_full_form();
-        self.fetch_forms.forget_backend();
+        self.heartbeats.forms = Forms::default();
+        self.fetch_forms = Forms::default();
         self.fetch_pace.forget_backend();
         mem::replace(&mut self.is_registration_answered, true)
     }

@@ -23,7 +23,7 @@ impl BackendFacts for Link {
     }
 
     fn is_told_visibility(&self) -> bool {
-        self.session.fetch_forms.sent() == FetchForm::Full
+        self.session.sent_fetch_form == FetchForm::Full
     }
 
     fn reports_on_their_way(&self) -> usize {
