@@ -23,14 +23,11 @@ use crate::api::{
 };
 use crate::backend::answers::Answered;
 use crate::backend::link::Link;
-use crate::backend::purpose::Purpose;
 use crate::jobs::job::Job;
 use crate::jobs::part::Jobs;
 use crate::shutdown::ending::Ending;
-use crate::timers::Timers;
 use crate::view::health_state::HealthState;
 use crate::view::operator_state::Operators;
-use crate::worker::conversation::Came;
 use crate::worker::workers::Workers;
 
 /// Something that may follow from an event.
@@ -62,7 +59,6 @@ pub struct Lifecycle {
     pub(super) options: Options,
     pub(super) ending: Ending,
     pub(super) link: Link,
-    pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Jobs,
     pub(super) workers: Workers,
@@ -76,7 +72,6 @@ impl Lifecycle {
         let mut machine = Self {
             ending: Ending::default(),
             link: Link::new(&options),
-            timers: Timers::default(),
             effects: VecDeque::new(),
             jobs: Jobs::default(),
             workers: Workers::new(now),
@@ -121,14 +116,7 @@ impl Lifecycle {
                 holder,
                 process,
                 manners,
-            } => self.holder_came(
-                Came {
-                    holder,
-                    process,
-                    manners,
-                },
-                now,
-            ),
+            } => self.holder_came(holder, process, manners, now),
             Event::ProcessIsOld(process) => self.workers(now, |workers, cx| workers.process_is_old(process, cx)),
             Event::Said(holder, said) => self.said(holder, said, now),
             Event::HeardPart(holder) => self.heard_part(holder, now),
@@ -167,17 +155,11 @@ impl Lifecycle {
     /// When to call `handle_timeout`, and why.
     pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
         let due = [
-            self.timers.next(),
-            self.jobs.timers.next().map(|(due, timer)| (due, Timer::Job(timer))),
-            self.ending
-                .timers
-                .next()
-                .map(|(due, timer)| (due, Timer::Ending(timer))),
-            self.link.timers.next().map(|(due, timer)| (due, Timer::Link(timer))),
-            self.workers
-                .timers
-                .next()
-                .map(|(due, timer)| (due, Timer::Worker(timer))),
+            self.operators.timers.next_as(Timer::Client),
+            self.jobs.timers.next_as(Timer::Job),
+            self.ending.timers.next_as(Timer::Ending),
+            self.link.timers.next_as(Timer::Link),
+            self.workers.timers.next_as(Timer::Worker),
         ];
         due.into_iter()
             .flatten()
@@ -192,16 +174,12 @@ impl Lifecycle {
 
     /// The visible state.
     pub fn snapshot(&self) -> Snapshot {
-        let held_back = self
-            .jobs
-            .ledger()
-            .iter()
-            .filter(|(_, job)| job.is_held_beside())
-            .count();
-        let count = |is: fn(&Job) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(job)).count();
+        let jobs = self.jobs.ledger();
+        let count = |is: fn(&Job) -> bool| jobs.iter().filter(|(_, job)| is(job)).count();
+        let held_back = count(Job::is_held_beside);
         // The handlers of dropped jobs may run, so an end waits for them.
         let dropped = if self.phase().is_terminating() {
-            self.jobs.ledger().dropped()
+            jobs.dropped()
         } else {
             0
         };
@@ -209,13 +187,12 @@ impl Lifecycle {
             phase: self.phase(),
             state: self.state(),
             concurrency: self.shown_concurrency(),
-            active: self.jobs.ledger().active() + dropped,
-            waiting: self.jobs.ledger().waiting().len(),
+            active: jobs.active() + dropped,
+            waiting: jobs.waiting().len(),
             held_back,
-            held: count(|job| job.held().is_some()) - self.jobs.ledger().lost() - self.jobs.ledger().dropped()
-                + dropped,
-            unanswered: self.jobs.ledger().unanswered(),
-            dropped: self.jobs.ledger().dropped(),
+            held: count(|job| job.held().is_some()) - jobs.lost() - jobs.dropped() + dropped,
+            unanswered: jobs.unanswered(),
+            dropped: jobs.dropped(),
             past_their_time: count(|job| job.held().is_some_and(|held| held.is_past_its_time)),
             reporting: count(Job::is_reporting) - held_back,
             oldest_since: self.oldest_active_since(),
@@ -238,11 +215,8 @@ impl Lifecycle {
 
     fn oldest_active_since(&self) -> Option<Moment> {
         let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
-        let active = self
-            .jobs
-            .ledger()
-            .iter()
-            .filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
+        let jobs = self.jobs.ledger().iter();
+        let active = jobs.filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
         active.map(|(_, job)| job.claimed_at).min()
     }
 
@@ -255,7 +229,6 @@ impl Lifecycle {
     }
 
     fn fire(&mut self, timer: Timer, now: Moment) {
-        self.timers.cancel(timer);
         match timer {
             Timer::Ending(timer) => {
                 self.ending.timers.cancel(timer);
@@ -277,7 +250,10 @@ impl Lifecycle {
                 self.jobs.timers.cancel(timer);
                 self.jobs(now, |jobs, cx| jobs.due(timer, cx));
             }
-            Timer::Client(client) => self.client_is_due(client, now),
+            Timer::Client(client) => {
+                self.operators.timers.cancel(client);
+                self.client_is_due(client, now);
+            }
         }
     }
 
@@ -304,41 +280,21 @@ impl Lifecycle {
     }
 
     fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
-        let answered = self.link(now, |link, cx| link.answered(call, reply, cx));
-        let Some(Answered { call, purpose, reply }) = answered else {
-            return;
-        };
-        match purpose {
-            Purpose::Fetch(fetch) => self.fetch_replied(&fetch, reply, now),
-            Purpose::OfJob(request) => self.job_request_replied(request, call, reply, now),
-            Purpose::Register(_)
-            | Purpose::Heartbeat(_)
-            | Purpose::FinalHeartbeat { .. }
-            | Purpose::Manifest
-            | Purpose::Deregister(..) => self.link(now, |link, cx| link.replied(purpose, reply, cx)),
+        match self.link(now, |link, cx| link.answered(call, reply, cx)) {
+            Some(Answered::Fetch(fetch, reply)) => self.fetch_replied(&fetch, reply, now),
+            Some(Answered::OfJob(request, call, reply)) => self.job_request_replied(request, call, reply, now),
+            None => {}
         }
     }
 
     /// Every armed timer of every part.
     pub(super) fn all_timers(&self) -> impl Iterator<Item = (Timer, Moment)> {
-        let of_the_jobs = self.jobs.timers.iter().map(|(timer, due)| (Timer::Job(timer), due));
-        let of_the_end = self
-            .ending
-            .timers
-            .iter()
-            .map(|(timer, due)| (Timer::Ending(timer), due));
-        let of_the_link = self.link.timers.iter().map(|(timer, due)| (Timer::Link(timer), due));
-        let of_the_workers = self
-            .workers
-            .timers
-            .iter()
-            .map(|(timer, due)| (Timer::Worker(timer), due));
-        self.timers
-            .iter()
-            .chain(of_the_jobs)
-            .chain(of_the_end)
-            .chain(of_the_link)
-            .chain(of_the_workers)
+        let clients = self.operators.timers.iter_as(Timer::Client);
+        clients
+            .chain(self.jobs.timers.iter_as(Timer::Job))
+            .chain(self.ending.timers.iter_as(Timer::Ending))
+            .chain(self.link.timers.iter_as(Timer::Link))
+            .chain(self.workers.timers.iter_as(Timer::Worker))
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -102,6 +102,11 @@ impl<T: Ord + Copy> Timers<T> {
         self.order.first().copied()
     }
 
+    /// The next timer under a name of the caller, and when it is due.
+    pub fn next_as<U>(&self, name: fn(T) -> U) -> Option<(Moment, U)> {
+        self.next().map(|(due, timer)| (due, name(timer)))
+    }
+
     /// Clears and returns a timer that is due at `now`.
     pub fn take_due(&mut self, now: Moment) -> Option<T> {
         let (due, timer) = self.next()?;
@@ -125,6 +130,11 @@ impl<T: Ord + Copy> Timers<T> {
     /// Every armed timer.
     pub fn iter(&self) -> impl Iterator<Item = (T, Moment)> {
         self.due.iter().map(|(timer, due)| (*timer, *due))
+    }
+
+    /// Every armed timer under a name of the caller.
+    pub fn iter_as<U>(&self, name: fn(T) -> U) -> impl Iterator<Item = (U, Moment)> {
+        self.iter().map(move |(timer, due)| (name(timer), due))
     }
 }
 

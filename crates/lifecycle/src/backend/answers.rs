@@ -1,23 +1,22 @@
 //! The answers of the backend, and the timers of the link.
 
 use crate::api::ids::CallId;
-use crate::api::{LinkTimer, Reply};
+use crate::api::{JobRequest, LinkTimer, Reply};
 use crate::backend::calls::SentCall;
 use crate::backend::link::{Context, Link};
-use crate::backend::purpose::Purpose;
+use crate::backend::purpose::{Purpose, SentFetch};
 
-/// An answer that decides the result of a request.
+/// An answer for which other parts wait as well.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// The number under which ojs-init first sent the request.
-    pub(crate) call: CallId,
-    pub(crate) purpose: Purpose,
-    pub(crate) reply: Reply,
+pub(crate) enum Answered {
+    Fetch(SentFetch, Reply),
+    /// The request has the number under which ojs-init first sent it.
+    OfJob(JobRequest, CallId, Reply),
 }
 
 impl Link {
-    /// A request was answered or failed. Returns none if no request waits for this answer, or if a
-    /// sibling request may still return another answer.
+    /// A request was answered or failed. Returns none if the link alone waits for this answer, or
+    /// nobody, or if a sibling request may still return another answer.
     pub(crate) fn answered(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<Answered> {
         self.timers.cancel(LinkTimer::Call(call));
         if self.streams.find(call).is_some() {
@@ -35,24 +34,16 @@ impl Link {
             self.note_backend_health(&purpose, &reply, cx);
             self.note_greeting(&purpose, &reply, cx);
         }
-        Some(Answered {
-            call: first,
-            purpose,
-            reply,
-        })
-    }
-
-    /// Handles an answer that is about no job.
-    pub(crate) fn replied(&mut self, purpose: Purpose, reply: Reply, cx: &Context) {
         match purpose {
+            Purpose::Fetch(fetch) => return Some(Answered::Fetch(fetch, reply)),
+            Purpose::OfJob(request) => return Some(Answered::OfJob(request, first, reply)),
             Purpose::Register(worker) => self.register_replied(&worker, reply, cx),
             Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, cx),
             Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, cx),
             Purpose::Manifest => self.manifest_replied(&reply),
             Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, cx),
-            // The answers to these requests are about jobs; other parts handle them.
-            Purpose::Fetch(_) | Purpose::OfJob(_) => {}
         }
+        None
     }
 
     /// Acts on an expired timer.

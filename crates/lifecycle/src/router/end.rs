@@ -229,7 +229,7 @@ impl Lifecycle {
         // Answers waiting clients. After a third signal they get no time to leave before the
         // SIGKILL.
         self.answer_waits(now);
-        self.timers.clear();
+        self.operators.timers.clear();
         self.jobs.timers.clear();
         self.workers.timers.clear();
         self.link.timers.clear();

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use crate::api::ids::{HolderId, JobId, ProcessId, WorkerId};
-use crate::api::{FromWorker, JobNotice, Moment, Reason, Subject};
+use crate::api::{FromWorker, JobNotice, Manners, Moment, Reason, Subject};
 use crate::backend::link::Link;
 use crate::jobs::job::Job;
 use crate::jobs::part::Jobs;
 use crate::machine::Lifecycle;
 use crate::retry::jitter::Jitter;
 use crate::shutdown::phase::Trigger;
-use crate::worker::conversation::Came;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;
@@ -58,9 +57,9 @@ impl Lifecycle {
         }
     }
 
-    pub(crate) fn holder_came(&mut self, came: Came, now: Moment) {
+    pub(crate) fn holder_came(&mut self, holder: HolderId, process: Option<ProcessId>, manners: Manners, now: Moment) {
         let greeting = (self.link.session.worker.clone(), self.ending.told);
-        self.workers(now, |workers, cx| workers.came(came, greeting, cx));
+        self.workers(now, |workers, cx| workers.came(holder, process, manners, greeting, cx));
     }
 
     /// Passes a message of a holder to the part that it concerns.

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::api::ClientId;
+use crate::timers::Timers;
 
 /// The clients that are connected. The shell bounds their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Operators {
     pub(super) clients: BTreeMap<ClientId, Client>,
+    /// The end of the time of each client to send its request, or to wait.
+    pub(crate) timers: Timers<ClientId>,
 }
 
 /// The state of one client.

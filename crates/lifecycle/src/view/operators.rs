@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::{
     CancelAnswer, ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase,
-    Reason, RecycleReason, ShownToOperator, Timer,
+    Reason, RecycleReason, ShownToOperator,
 };
 use crate::machine::Lifecycle;
 use crate::shutdown::ending::{Context, Ending};
@@ -26,12 +26,12 @@ const MOST_WAITING: usize = 8;
 impl Lifecycle {
     pub(crate) fn operator_connected(&mut self, client: ClientId, now: Moment) {
         self.operators.clients.insert(client, Client::Silent);
-        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+        self.operators.timers.arm(client, now.after(ASK_WITHIN));
     }
 
     pub(crate) fn operator_left(&mut self, client: ClientId) {
         self.operators.clients.remove(&client);
-        self.timers.cancel(Timer::Client(client));
+        self.operators.timers.cancel(client);
     }
 
     pub(crate) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
@@ -116,7 +116,7 @@ impl Lifecycle {
             }
         };
         self.operators.clients.insert(client, Client::Waiting { until_idle });
-        self.timers.arm(Timer::Client(client), latest.min(now.after(most)));
+        self.operators.timers.arm(client, latest.min(now.after(most)));
     }
 
     /// Ends a wait whose time has passed, or drops a client that sent no request in time.
@@ -175,7 +175,7 @@ impl Lifecycle {
             ASK_WITHIN
         };
         self.operators.clients.insert(client, then);
-        self.timers.arm(Timer::Client(client), now.after(within));
+        self.operators.timers.arm(client, now.after(within));
     }
 
     fn answer(&mut self, client: ClientId, taken: Disposition, now: Moment) {
@@ -188,7 +188,7 @@ impl Lifecycle {
         };
         self.order(Effect::Answer(client, answer));
         self.operators.clients.insert(client, Client::Answered);
-        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+        self.operators.timers.arm(client, now.after(ASK_WITHIN));
     }
 
     /// The time until jobs are cut off, in a drain and during the preStop hook before it; zero in

@@ -26,24 +26,17 @@ const NO_WORKER: &str = "nobody may connect while no worker runs";
 /// Longest time for which a holder may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A new holder.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Came {
-    pub(crate) holder: HolderId,
-    /// The process behind the holder, if known.
-    pub(crate) process: Option<ProcessId>,
-    pub(crate) manners: Manners,
-}
-
 impl Workers {
     /// Enters a holder that has connected. It is greeted with the worker's id, if there is a
     /// worker, and the state.
-    pub(crate) fn came(&mut self, came: Came, greeting: (Option<WorkerId>, WorkerState), cx: &Context) {
-        let Came {
-            holder,
-            process,
-            manners,
-        } = came;
+    pub(crate) fn came(
+        &mut self,
+        holder: HolderId,
+        process: Option<ProcessId>,
+        manners: Manners,
+        greeting: (Option<WorkerId>, WorkerState),
+        cx: &Context,
+    ) {
         let is_of_unknown_process = process.is_none();
         let of_the_worker = self.supervision.process().filter(|_| self.supervision.is_alive());
         // A process that connects between two workers belongs to neither.
