@@ -23,11 +23,6 @@ pub struct Ledger {
     /// Number of jobs claimed for each incarnation.
     by_worker: BTreeMap<WorkerId, usize>,
     waiting: WaitingJobs,
-    held: Groups<HolderId, Claim>,
-    /// Number of claims in `held`.
-    with_holders: usize,
-    /// Claims of `held` that are lost and whose handlers have had their time to answer.
-    overdue: Groups<HolderId, Claim>,
     lists: Groups<List, Claim>,
     next: u64,
 }
@@ -226,13 +221,6 @@ impl Ledger {
         if marks.is_waiting {
             self.waiting.enters(claim, marks.line.as_deref());
         }
-        if let Some(holder) = marks.holder {
-            self.with_holders += 1;
-            self.held.insert(holder, claim);
-            if marks.is_overdue {
-                self.overdue.insert(holder, claim);
-            }
-        }
         for list in marks.lists() {
             self.lists.insert(list, claim);
         }
@@ -241,13 +229,6 @@ impl Ledger {
     fn unlist(&mut self, claim: Claim, marks: &Marks) {
         if marks.is_waiting {
             self.waiting.leaves(claim, marks.line.as_deref());
-        }
-        if let Some(holder) = marks.holder {
-            self.with_holders -= 1;
-            self.held.remove(&holder, &claim);
-            if marks.is_overdue {
-                self.overdue.remove(&holder, &claim);
-            }
         }
         for list in marks.lists() {
             self.lists.remove(&list, &claim);
@@ -317,22 +298,29 @@ impl Ledger {
 
     /// The jobs that this holder has not answered.
     pub fn held_by(&self, holder: HolderId) -> &BTreeSet<Claim> {
-        self.held.of(&holder)
+        self.lists.of(&List::HeldBy(holder))
     }
 
     /// The lost jobs of this holder whose handlers have had their time to answer.
     pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
-        self.overdue.of(&holder)
+        self.lists.of(&List::OverdueOf(holder))
     }
 
     /// How many jobs holders have whose reservations ojs-init keeps.
     pub fn held(&self) -> usize {
-        self.with_holders - self.lost() - self.dropped()
+        self.lists.of(&List::Held).len() - self.lost() - self.dropped()
     }
 
     /// The holders with jobs.
     pub fn holders(&self) -> impl Iterator<Item = HolderId> {
-        self.held.names().copied()
+        let lists = self.lists.names();
+        lists.filter_map(|list| {
+            if let List::HeldBy(holder) = list {
+                Some(*holder)
+            } else {
+                None
+            }
+        })
     }
 
     /// The next report that can be sent. With `without_checkpoints` this may be one whose job has a
@@ -362,13 +350,12 @@ impl Ledger {
 
     /// Number of lost jobs whose handlers have not answered in time.
     pub fn unanswered(&self) -> usize {
-        self.overdue.members()
+        self.lists.of(&List::Overdue).len()
     }
 
     /// The oldest lost job whose handler has not answered in time.
     pub fn oldest_unanswered(&self) -> Option<Claim> {
-        let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
-        self.lists.of(&List::Lost).iter().find(is_overdue).copied()
+        self.lists.of(&List::Overdue).first().copied()
     }
 
     /// How many jobs are dropped; their handlers may still run.
@@ -435,11 +422,6 @@ impl Ledger {
             ("by id", self.by_id == right.by_id),
             ("by worker", self.by_worker == right.by_worker),
             ("waiting", self.waiting.has_the_same_lines(&right.waiting)),
-            (
-                "held",
-                self.held == right.held && self.with_holders == right.with_holders,
-            ),
-            ("overdue", self.overdue == right.overdue),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];
         let wrong = lists.iter().find(|(_, is_right)| !is_right);

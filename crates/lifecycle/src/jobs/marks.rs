@@ -11,6 +11,14 @@ use crate::jobs::stages::ReportStage;
 /// A list of claims in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum List {
+    /// The jobs of this holder.
+    HeldBy(HolderId),
+    /// The jobs of this holder that are lost, and whose handlers have had their time to answer.
+    OverdueOf(HolderId),
+    /// A holder has the job.
+    Held,
+    /// A holder has the job, and the job is overdue.
+    Overdue,
     /// The job's outcome can be sent, and is no requeue.
     Due,
     /// The job's requeue can be sent.
@@ -34,17 +42,13 @@ pub(super) enum List {
 /// The membership of one job in the ledger's lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// The holder of the job.
-    pub(super) holder: Option<HolderId>,
     /// The job waits in ojs-init's buffer.
     pub(super) is_waiting: bool,
     /// Type and queue, which name the lines in which the job waits. None if the job needs a look
     /// first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
-    /// The job is lost, and its handler has had its time to answer.
-    pub(super) is_overdue: bool,
-    /// Each list, and whether the job is in it.
-    lists: [(List, bool); 9],
+    /// The lists that the job is in.
+    lists: [Option<List>; 13],
 }
 
 impl Marks {
@@ -61,28 +65,31 @@ impl Marks {
             report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
         let is_to_look = job.again.as_ref().is_some_and(|again| again.step == LookStep::Due);
         let is_beside = report.is_some_and(|report| matches!(report.hold, Hold::Beside | Hold::WasBeside));
+        let (holder, overdue) = (job.holder(), job.holder().filter(|_| job.is_overdue));
+        let is_in = |list, is_in: bool| is_in.then_some(list);
         Self {
-            holder: job.holder(),
             is_waiting,
             line: (is_startable && !job.is_suspect).then(|| job.subject()),
-            is_overdue: job.is_overdue,
             lists: [
-                (List::Due, is_sendable && !awaits_checkpoint && !is_requeue),
-                (List::DueRequeue, is_sendable && !awaits_checkpoint && is_requeue),
-                (List::AwaitsCheckpoint, is_sendable && awaits_checkpoint),
-                (List::ToLook, is_to_look),
-                (List::Suspect, is_startable && job.is_suspect),
-                (List::Lost, job.is_lost),
-                (List::Dropped, job.is_dropped),
-                (List::Surplus, report.is_some_and(|report| report.is_surplus)),
-                (List::Beside, is_beside),
+                holder.map(List::HeldBy),
+                overdue.map(List::OverdueOf),
+                is_in(List::Held, holder.is_some()),
+                is_in(List::Overdue, overdue.is_some()),
+                is_in(List::Due, is_sendable && !awaits_checkpoint && !is_requeue),
+                is_in(List::DueRequeue, is_sendable && !awaits_checkpoint && is_requeue),
+                is_in(List::AwaitsCheckpoint, is_sendable && awaits_checkpoint),
+                is_in(List::ToLook, is_to_look),
+                is_in(List::Suspect, is_startable && job.is_suspect),
+                is_in(List::Lost, job.is_lost),
+                is_in(List::Dropped, job.is_dropped),
+                is_in(List::Surplus, report.is_some_and(|report| report.is_surplus)),
+                is_in(List::Beside, is_beside),
             ],
         }
     }
 
     /// The lists that the job is in.
     pub(super) fn lists(&self) -> impl Iterator<Item = List> {
-        let lists = self.lists.iter();
-        lists.filter_map(|(list, is_in)| is_in.then_some(*list))
+        self.lists.into_iter().flatten()
     }
 }

@@ -1,9 +1,11 @@
 //! All holders of jobs, their sums, and the processes behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Add, Sub};
 
 use crate::api::ids::{HolderId, ProcessId};
 use crate::api::{EndCause, Manners, Ready};
+use crate::groups::set;
 use crate::worker::holder::{Holder, Process, Share};
 use crate::worker::offers::{Offer, Offers};
 
@@ -40,8 +42,8 @@ impl Holders {
     pub fn add(&mut self, id: HolderId, process: ProcessId, manners: Manners) {
         let holder = Holder::new(process, manners);
         self.processes.entry(process).or_default().holders.insert(id);
-        self.offers_now(holder.share());
-        self.counts(id, process, holder.share());
+        self.offer(holder.share(), true);
+        self.count(id, process, holder.share(), true);
         self.all.insert(id, holder);
     }
 
@@ -52,90 +54,59 @@ impl Holders {
         let result = change(holder);
         let after = holder.share();
         if before != after {
-            self.counts_no_more(id, process, before);
+            self.count(id, process, before, false);
             if (before.limit, before.offer) != (after.limit, after.offer) {
-                self.offers_no_more(before);
-                self.offers_now(after);
+                self.offer(before, false);
+                self.offer(after, true);
             }
-            self.counts(id, process, after);
+            self.count(id, process, after, true);
         }
         Some(result)
     }
 
-    fn offers_now(&mut self, share: Share) {
+    /// Adds the share of a holder to the offers, or takes it away.
+    fn offer(&mut self, share: Share, is_in: bool) {
         if let Some(limit) = share.limit {
             let those = self.limits.entry(limit).or_default();
-            *those += 1;
-            self.has_new_offers |= *those == 1;
-        }
-        if let Some(offer) = share.offer {
-            self.has_new_offers |= self.offers.is_present(offer, true);
-        }
-    }
-
-    fn offers_no_more(&mut self, share: Share) {
-        if let Some(limit) = share.limit
-            && let Some(those) = self.limits.get_mut(&limit)
-        {
-            *those -= 1;
+            add(those, 1, is_in);
+            let is_first_or_last = if is_in { *those == 1 } else { *those == 0 };
+            self.has_new_offers |= is_first_or_last;
             if *those == 0 {
                 self.limits.remove(&limit);
-                self.has_new_offers = true;
             }
         }
         if let Some(offer) = share.offer {
-            self.has_new_offers |= self.offers.is_present(offer, false);
+            self.has_new_offers |= self.offers.is_present(offer, is_in);
         }
     }
 
-    fn counts(&mut self, id: HolderId, process: ProcessId, share: Share) {
-        self.ready += usize::from(share.is_ready);
-        self.pulling += usize::from(share.pulls);
-        self.concurrency += share.concurrency;
-        self.free += share.free;
+    /// Adds the share of a holder to the sums, or takes it away.
+    fn count(&mut self, id: HolderId, process: ProcessId, share: Share, is_in: bool) {
+        add(&mut self.ready, usize::from(share.is_ready), is_in);
+        add(&mut self.pulling, usize::from(share.pulls), is_in);
+        add(&mut self.concurrency, share.concurrency, is_in);
+        add(&mut self.free, share.free, is_in);
         if let Some((offer, rank)) = share.offer.zip(share.rank(id)) {
-            self.offers.is_idle(offer, rank);
+            self.offers.set_idle(offer, rank, is_in);
         }
         let Some(process_of) = self.processes.get_mut(&process) else {
             return;
         };
-        process_of.held += share.held;
-        self.held_by_old += if process_of.is_old { share.held } else { 0 };
-        process_of.works += share.works;
-        process_of.room += share.room;
-        if share.is_overdue {
-            process_of.overdue.insert(id);
+        add(&mut process_of.held, share.held, is_in);
+        if process_of.is_old {
+            add(&mut self.held_by_old, share.held, is_in);
         }
-        if share.is_closed {
-            process_of.closed.insert(id);
-            if process_of.is_gone {
-                self.over.insert(process);
-            }
-        }
-        self.at_work += usize::from(share.is_at_work(process_of.is_gone));
-    }
-
-    fn counts_no_more(&mut self, id: HolderId, process: ProcessId, share: Share) {
-        self.ready -= usize::from(share.is_ready);
-        self.pulling -= usize::from(share.pulls);
-        self.concurrency -= share.concurrency;
-        self.free -= share.free;
-        if let Some((offer, rank)) = share.offer.zip(share.rank(id)) {
-            self.offers.set_busy(offer, rank);
-        }
-        let Some(process_of) = self.processes.get_mut(&process) else {
-            return;
-        };
-        process_of.held -= share.held;
-        self.held_by_old -= if process_of.is_old { share.held } else { 0 };
-        process_of.works -= share.works;
-        process_of.room -= share.room;
-        process_of.overdue.remove(&id);
-        process_of.closed.remove(&id);
-        if process_of.closed.is_empty() {
-            self.over.remove(&process);
-        }
-        self.at_work -= usize::from(share.is_at_work(process_of.is_gone));
+        add(&mut process_of.works, share.works, is_in);
+        add(&mut process_of.room, share.room, is_in);
+        set(&mut process_of.overdue, id, is_in && share.is_overdue);
+        set(&mut process_of.closed, id, is_in && share.is_closed);
+        let is_over = process_of.is_gone && !process_of.closed.is_empty();
+        set(&mut self.over, process, is_over);
+        add(
+            &mut self.at_work,
+            usize::from(share.is_at_work(process_of.is_gone)),
+            is_in,
+        );
     }
 
     /// Notes the conditions on which the holder accepts jobs. Returns whether they are new, and
@@ -173,8 +144,8 @@ impl Holders {
     /// ended.
     pub fn forget(&mut self, id: HolderId) {
         if let Some(holder) = self.all.remove(&id) {
-            self.counts_no_more(id, holder.process, holder.share());
-            self.offers_no_more(holder.share());
+            self.count(id, holder.process, holder.share(), false);
+            self.offer(holder.share(), false);
             if let Some(offer) = holder.offer {
                 self.offers.leave(offer);
             }
@@ -425,8 +396,8 @@ impl Holders {
                 let (types, frame_limit) = (ready.types.clone(), holder.manners.frame_limit);
                 right.offers.join(Offer { types, frame_limit })
             });
-            right.offers_now(holder.share());
-            right.counts(id, holder.process, holder.share());
+            right.offer(holder.share(), true);
+            right.count(id, holder.process, holder.share(), true);
             right.all.insert(id, holder);
         }
         let kept = [
@@ -446,4 +417,9 @@ impl Holders {
             Err(format!("what is kept of all holders is not what they come to: {what}"))
         })
     }
+}
+
+/// Adds a share to a sum, or takes it away.
+fn add<T: Copy + Add<Output = T> + Sub<Output = T>>(sum: &mut T, share: T, is_in: bool) {
+    *sum = if is_in { *sum + share } else { *sum - share };
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::ids::{HolderId, Text};
-use crate::groups::Groups;
+use crate::groups::{Groups, set};
 
 /// Most types that a record about a job without a handler can name.
 const MOST_NAMED_TYPES: usize = 20;
@@ -130,21 +130,11 @@ impl Offers {
         was_anybody != (takers.present > 0)
     }
 
-    /// Notes that a holder of the offer can get a job now.
-    pub fn is_idle(&mut self, number: OfferNumber, rank: HolderRank) {
+    /// Notes whether a holder of the offer can get a job now.
+    pub fn set_idle(&mut self, number: OfferNumber, rank: HolderRank, is_idle: bool) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
-            takers.idle.insert(rank);
-            self.idle.insert(number);
-        }
-    }
-
-    /// Notes that the holder can get no job of the offer now.
-    pub fn set_busy(&mut self, number: OfferNumber, rank: HolderRank) {
-        if let Some((_, takers)) = self.made.get_mut(&number) {
-            takers.idle.remove(&rank);
-            if takers.idle.is_empty() {
-                self.idle.remove(&number);
-            }
+            set(&mut takers.idle, rank, is_idle);
+            set(&mut self.idle, number, !takers.idle.is_empty());
         }
     }
 
@@ -221,11 +211,11 @@ mod tests {
         let mail = offers.join(offer(Some(&["mail"])));
         let any = offers.join(offer(None));
         for rank in [rank(1, 1, 1), rank(2, 9, 2)] {
-            offers.is_idle(mail, rank);
+            offers.set_idle(mail, rank, true);
         }
-        offers.is_idle(any, rank(2, 3, 3));
+        offers.set_idle(any, rank(2, 3, 3), true);
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(3)));
-        offers.set_busy(any, rank(2, 3, 3));
+        offers.set_idle(any, rank(2, 3, 3), false);
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(2)));
         assert_eq!(offers.choose(&text("sms"), 1), None);
         assert_eq!(offers.choose(&text("mail"), 101), None);
