@@ -69,7 +69,7 @@ impl Lifecycle {
                 Ok(())
             };
         };
-        let is_due = self.jobs.timers.deadline_of(JobTimer::Suspect).is_some();
+        let is_due = self.jobs.timers.is_armed(JobTimer::Suspect);
         let mut holders = self.workers.holders.of(isolation.process);
         let (held, pulls) = (
             self.workers.holders.jobs_of(isolation.process),
@@ -90,7 +90,7 @@ impl Lifecycle {
         }
         for (id, pull) in self.workers.pulls.iter() {
             let is_there = self.workers.holders.get(pull.holder).is_some_and(Holder::is_there);
-            let is_due = self.workers.timers.deadline_of(WorkerTimer::Pull(id)).is_some();
+            let is_due = self.workers.timers.is_armed(WorkerTimer::Pull(id));
             let wanted = self.jobs.ledger().waiting().oldest_from(pull.queues.as_deref());
             if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
                 return Err(format!(
@@ -123,7 +123,7 @@ impl Lifecycle {
         if let Some((timer, _)) = self.all_timers().find(|(timer, _)| !self.has_a_use(*timer)) {
             return Err(format!("nobody needs {timer:?}"));
         }
-        let has_a_deadline = |copy: CallId| self.link.timers.deadline_of(LinkTimer::Call(copy)).is_some();
+        let has_a_deadline = |copy: CallId| self.link.timers.is_armed(LinkTimer::Call(copy));
         let mut requests = self.link.calls.iter();
         requests
             .find(|(_, request)| !request.open().any(has_a_deadline))

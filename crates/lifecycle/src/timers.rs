@@ -63,7 +63,7 @@ impl<T: Ord + Copy> Timers<T> {
 
     /// Makes this timer due at `due` if it is armed and later. Returns whether it is armed.
     pub fn bring_forward(&mut self, timer: T, due: Moment) -> bool {
-        let is_armed = self.deadline_of(timer).is_some();
+        let is_armed = self.is_armed(timer);
         if is_armed {
             self.arm_at_latest(timer, due);
         }
@@ -120,6 +120,11 @@ impl<T: Ord + Copy> Timers<T> {
     /// When this timer is due, if it is armed.
     pub fn deadline_of(&self, timer: T) -> Option<Moment> {
         self.due.get(&timer).copied()
+    }
+
+    /// Whether this timer is armed.
+    pub fn is_armed(&self, timer: T) -> bool {
+        self.due.contains_key(&timer)
     }
 
     /// Number of armed timers.

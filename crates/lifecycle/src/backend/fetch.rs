@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::api::{Call, Delivery, Failure, FetchForm, LinkNotice, LinkTimer, Notice, PullId, Text};
+use crate::api::{Call, Delivery, Failure, FetchForm, LinkNotice, LinkTimer, PullId, Text};
 use crate::backend::fetch_pace::{MOST_ASKED_FOR, MOST_FETCHES, fewest_for_second, most_of_two};
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::{Purpose, SentFetch};
@@ -84,7 +84,7 @@ impl Link {
     fn asked(&self, demand: Demand, cx: &Context) -> Option<Asked> {
         let (others, on_their_way) = self.fetches_on_their_way();
         let pushed = demand.pushed.saturating_sub(on_their_way);
-        let is_for_pushed = pushed > 0 && !self.deadline_is_set(LinkTimer::Fetch);
+        let is_for_pushed = pushed > 0 && !self.timers.is_armed(LinkTimer::Fetch);
         let is_one_of_two = is_for_pushed && demand.newest_pull.is_none() && self.is_second_fetch_worth_it(cx);
         if others >= if is_one_of_two { MOST_FETCHES } else { 1 } {
             return None;
@@ -111,26 +111,17 @@ impl Link {
         })
     }
 
-    fn deadline_is_set(&self, timer: LinkTimer) -> bool {
-        self.timers.deadline_of(timer).is_some()
-    }
-
     /// Whether no FETCH may be sent, whatever room there is.
     fn is_kept_from_fetching(&self) -> bool {
         !self.session.is_registration_answered
             || self.session.heartbeats.resumed.is_some()
             || self.is_fetch_held_up()
-            || self.deadline_is_set(LinkTimer::FetchReturned)
+            || self.timers.is_armed(LinkTimer::FetchReturned)
     }
 
     /// Whether a FETCH could be sent and answered, now or after the pause between two polls.
     pub(crate) fn is_able_to_fetch(&self) -> bool {
         !self.is_kept_from_fetching() && !self.is_in_outage()
-    }
-
-    /// Ends the pause between two polls.
-    pub(crate) fn end_pause_between_polls(&mut self) {
-        self.timers.cancel(LinkTimer::Fetch);
     }
 
     /// Whether two FETCHes fetch jobs faster than one.
@@ -213,12 +204,7 @@ impl Link {
         let before = self.session.fetches.add(failure, cx.now);
         let pause = self.draws.retry_pause(before, failure, cx.end.phase);
         self.timers.arm(LinkTimer::FetchAgain, cx.now.after(pause));
-        self.notify(Notice::CallFailed {
-            what: "FETCH",
-            job: None,
-            failure,
-            retry_in: Some(pause),
-        });
+        self.call_failed("FETCH", failure, Some(pause));
         false
     }
 }

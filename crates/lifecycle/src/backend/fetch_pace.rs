@@ -95,11 +95,6 @@ impl FetchPace {
     pub(super) fn failed(&mut self) {
         self.is_slow = false;
     }
-
-    /// Forgets the backend, because the next one may differ.
-    pub(super) fn forget_backend(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// Most jobs that each of two FETCHes asks for: half of the capacity, so that the second one has

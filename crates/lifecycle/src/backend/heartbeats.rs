@@ -172,10 +172,7 @@ impl Link {
                 return self.say(Said::HeartbeatDone { beats_again });
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
-                if !self.is_registering()
-                    && self.timers.deadline_of(LinkTimer::Register).is_none()
-                    && !cx.is_terminating()
-                {
+                if !self.is_registering() && !self.timers.is_armed(LinkTimer::Register) && !cx.is_terminating() {
                     self.register_again(failure, cx);
                 }
             }

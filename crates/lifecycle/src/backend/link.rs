@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, JobId};
 use crate::api::{
-    Call, Effect, Farewell, JobRequest, LinkNotice, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
+    Call, Effect, Failure, Farewell, LinkNotice, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
 };
 use crate::backend::answer_times::AnswerTimes;
 use crate::backend::calls::Calls;
@@ -126,13 +126,8 @@ impl Link {
         id
     }
 
-    /// Sends a request about a job, under a number that was drawn already. Its timeout is
-    /// `server.request_timeout`, or shorter if the end leaves less time.
-    pub(crate) fn call_of_job(&mut self, id: CallId, call: Call, request: JobRequest, cx: &Context) {
-        self.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
-    }
-
-    fn call_as(&mut self, id: CallId, call: Call, purpose: Purpose, patience: Duration, cx: &Context) {
+    /// Sends a request under a number that was drawn already. The end may leave less time.
+    pub(crate) fn call_as(&mut self, id: CallId, call: Call, purpose: Purpose, patience: Duration, cx: &Context) {
         let is_of_a_job_that_is_not_done = matches!(&call, Call::Report { outcome, .. } if !outcome.is_ack());
         let rule = purpose.when_it_hangs(!is_of_a_job_that_is_not_done);
         let again = (rule == WhenItHangs::Again).then(|| call.clone());
@@ -182,7 +177,7 @@ impl Link {
 
     /// Whether FETCH pauses because the last one failed.
     pub(crate) fn is_fetch_held_up(&self) -> bool {
-        self.timers.deadline_of(LinkTimer::FetchAgain).is_some()
+        self.timers.is_armed(LinkTimer::FetchAgain)
     }
 
     pub(crate) fn is_registering(&self) -> bool {
@@ -239,5 +234,15 @@ impl Link {
 
     pub(super) fn notify(&mut self, notice: impl Into<Notice>) {
         self.say(Said::Notify(notice.into()));
+    }
+
+    /// Logs that a request failed, and when it is retried.
+    pub(super) fn call_failed(&mut self, what: &'static str, failure: Failure, retry_in: Option<Duration>) {
+        self.notify(Notice::CallFailed {
+            what,
+            job: None,
+            failure,
+            retry_in,
+        });
     }
 }

@@ -95,11 +95,7 @@ impl Link {
     /// Notes whether the backend accepts registrations and heartbeats. A refusal is no outage, but
     /// stops the worker as well.
     pub(crate) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
-        let is_greeting = matches!(
-            purpose,
-            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
-        );
-        if !is_greeting {
+        if !purpose.is_greeting() {
             return;
         }
         self.outages.was_ever_accepted |= matches!(reply, Reply::HeartbeatOk { .. });

@@ -162,11 +162,6 @@ impl PollPace {
         !self.due_jobs_are_told
     }
 
-    /// Forgets the backend, because the next one may differ.
-    pub(super) fn forget_backend(&mut self) {
-        *self = Self::default();
-    }
-
     fn judge_silence(&mut self, now: Moment) {
         let is_late = |(_, found): &(JobId, Moment)| found.elapsed(now) >= WORD_COMES_WITHIN;
         if self.without_a_word.as_ref().is_some_and(is_late) {

@@ -90,6 +90,14 @@ pub(super) enum Topic {
 }
 
 impl Purpose {
+    /// Whether this is a registration or a heartbeat. Its answer shows whether the backend works.
+    pub(super) fn is_greeting(&self) -> bool {
+        matches!(
+            self,
+            Self::Register(_) | Self::Heartbeat(_) | Self::FinalHeartbeat { .. }
+        )
+    }
+
     pub(super) fn topic(&self) -> Topic {
         match self {
             Self::Register(_)

@@ -4,12 +4,12 @@ use std::mem;
 use std::time::Duration;
 
 use crate::api::{
-    Call, Failure, Farewell, LinkNotice, LinkTimer, MAX_CONCURRENCY, Notice, Options, Queues, Reply, Takes, Text,
-    WorkerId,
+    Call, Failure, Farewell, LinkNotice, LinkTimer, MAX_CONCURRENCY, Options, Queues, Reply, Takes, Text, WorkerId,
 };
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
+use crate::backend::poll_pace::PollPace;
 use crate::backend::purpose::{Purpose, SentFetch};
 use crate::retry::state::is_of_an_outage;
 
@@ -103,7 +103,7 @@ impl Link {
     }
 
     fn register_more_queues(&mut self, cx: &Context) {
-        let is_under_way = self.is_registering() || self.timers.deadline_of(LinkTimer::Register).is_some();
+        let is_under_way = self.is_registering() || self.timers.is_armed(LinkTimer::Register);
         if self.session.has_more_queues() && !is_under_way && !cx.is_terminating() {
             self.timers.arm(LinkTimer::Register, cx.now.after(REGISTER_MORE_AFTER));
         }
@@ -194,12 +194,7 @@ impl Link {
             pause = pause.min(self.draws.jitter.poll_pause(longest));
         }
         self.timers.arm(LinkTimer::Register, cx.now.after(pause));
-        self.notify(Notice::CallFailed {
-            what: "registration",
-            job: None,
-            failure,
-            retry_in: Some(pause),
-        });
+        self.call_failed("registration", failure, Some(pause));
     }
 
     /// The first registration is followed by a heartbeat at once. After a later one the heartbeat
@@ -209,7 +204,7 @@ impl Link {
         let was_settled = self.session.registration_answered();
         self.say(Said::RegistrationAnswered);
         self.streams.forget_backend();
-        self.poll_pace.forget_backend();
+        self.poll_pace = PollPace::default();
         self.listen_again(cx);
         if !was_settled && !cx.is_terminating() {
             self.heartbeat_now(cx);
@@ -268,12 +263,7 @@ impl Link {
 
     pub(crate) fn note_failure(&mut self, what: &'static str, reply: &Reply) {
         if let Reply::Failed(failure) = *reply {
-            self.notify(Notice::CallFailed {
-                what,
-                job: None,
-                failure,
-                retry_in: None,
-            });
+            self.call_failed(what, failure, None);
         }
     }
 

@@ -60,12 +60,9 @@ impl Link {
     /// concern one job or one path only. Either counts for the backend only if it answers a
     /// registration or a heartbeat.
     pub(crate) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
-        let is_greeting = matches!(
-            purpose,
-            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
-        );
         if matches!(reply, Reply::Failed(Failure::Overloaded | Failure::NoCredentials))
-            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::NotFromBackend)) && !is_greeting)
+            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::NotFromBackend))
+                && !purpose.is_greeting())
         {
             return;
         }

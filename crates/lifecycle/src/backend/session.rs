@@ -123,7 +123,7 @@ impl BackendSession {
         self.manifest_failures = 0;
         self.heartbeats.forms = Forms::default();
         self.fetch_forms = Forms::default();
-        self.fetch_pace.forget_backend();
+        self.fetch_pace = FetchPace::default();
         mem::replace(&mut self.is_registration_answered, true)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::ids::CallId;
-use crate::api::{Failure, FailureClass, MOST_STREAMS, Moment, StreamTopic, Text};
+use crate::api::{Failure, FailureClass, MOST_STREAMS, Moment, StreamTopic, Text, doubled};
 use crate::retry::jitter::Jitter;
 use crate::retry::state::asked_for;
 
@@ -222,10 +222,7 @@ impl Streams {
         stream.awaits_job = failure == Failure::NotFound && !stream.had_job;
         let before = stream.failures;
         stream.failures = before.saturating_add(1);
-        let doubled = |(first, longest): (Duration, Duration)| {
-            let factor = 1_u32.checked_shl(before).unwrap_or(u32::MAX);
-            first.saturating_mul(factor).min(longest)
-        };
+        let pause = |(first, longest)| doubled(first, before, longest);
         match failure {
             Failure::ServerError if is_always_error => jitter.poll_pause(NOT_OFFERED),
             Failure::Unanswered if was_steady => jitter.up_to(window.clamp(REOPEN_WITHIN, REOPEN_AT_LATEST)),
@@ -236,8 +233,8 @@ impl Streams {
             | Failure::RetryLater { .. } => {
                 jitter.retry_pause(before.saturating_add(FEWEST_DOUBLINGS), asked_for(failure))
             }
-            Failure::NotFound => jitter.poll_pause(doubled(QUEUE_MAY_COME)),
-            Failure::Overloaded => jitter.poll_pause(doubled(FLOODED)),
+            Failure::NotFound => jitter.poll_pause(pause(QUEUE_MAY_COME)),
+            Failure::Overloaded => jitter.poll_pause(pause(FLOODED)),
             Failure::Redirected
             | Failure::Unauthorized
             | Failure::Unsupported

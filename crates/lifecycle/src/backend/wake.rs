@@ -137,7 +137,7 @@ impl Link {
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
             && self.streams.is_closed(together)
-            && self.timers.deadline_of(LinkTimer::Listen(together)).is_none()
+            && !self.timers.is_armed(LinkTimer::Listen(together))
         {
             self.listen(together, cx);
         }
@@ -160,7 +160,7 @@ impl Link {
         }
         for delivery in deliveries {
             if let Some(index) = self.streams.job_came(&delivery.subject.queue)
-                && self.timers.deadline_of(LinkTimer::Listen(index)).is_some()
+                && self.timers.is_armed(LinkTimer::Listen(index))
             {
                 let soon = cx.now.after(self.draws.jitter.up_to(ASK_NEW_QUEUE_WITHIN));
                 self.timers.arm_at_latest(LinkTimer::Listen(index), soon);
@@ -175,7 +175,7 @@ impl Link {
             return;
         }
         for index in self.streams.numbers() {
-            if self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
+            if self.timers.is_armed(LinkTimer::Listen(index)) {
                 let pause = self.draws.jitter.poll_pause(ASK_AGAIN_WITHIN);
                 self.timers.arm_at_latest(LinkTimer::Listen(index), cx.now.after(pause));
             }
@@ -186,7 +186,7 @@ impl Link {
     /// the outage has ended.
     pub(super) fn listen_after_outage(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
-            if self.streams.awaits_backend(index) && self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
+            if self.streams.awaits_backend(index) && self.timers.is_armed(LinkTimer::Listen(index)) {
                 let soon = cx.now.after(self.draws.jitter.up_to(BACK_WITHIN));
                 self.timers.arm_at_latest(LinkTimer::Listen(index), soon);
             }

@@ -284,7 +284,7 @@ impl Jobs {
         // Besides the stop phase and the end of a process, only a recycling cancels jobs like this.
         let ends_by_recycling = held.is_told_of_shutdown && !was_ended_for(held.holder, |_| true, cx);
         // In a drain the earlier of the two ends decides.
-        let has_time_left = cx.end.phase == Phase::Stop && self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
+        let has_time_left = cx.end.phase == Phase::Stop && self.timers.is_armed(JobTimer::JobGrace(claim));
         if is_lost {
             self.finish(claim, cx);
         } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {

@@ -159,7 +159,7 @@ impl Jobs {
         if let Some(Place::Held(held)) = self.ledger.get(claim).map(|job| job.place.clone()) {
             // The first cancel of a lost job was about its reservation. A grace that goes on is
             // then that of an operator's cancel, because no other cancel of a lost job has one.
-            let is_in_grace = self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
+            let is_in_grace = self.timers.is_armed(JobTimer::JobGrace(claim));
             // Messages from here on are about the new reservation. The cancel of an operator or for
             // the job's timeout is about the handler, so it stays.
             let cancelled = match held.cancelled {
@@ -179,7 +179,7 @@ impl Jobs {
                 self.listen_for_words(claim, held.holder, cx);
             }
         }
-        let is_due = |timer| self.timers.deadline_of(timer).is_some();
+        let is_due = |timer| self.timers.is_armed(timer);
         let is_timed = is_due(JobTimer::JobTimeout(claim)) || is_due(JobTimer::JobGrace(claim));
         let times_out_at = self.ledger.get(claim).and_then(|job| {
             let (timeout, handover) = job.delivery.timeout.zip(job.handover)?;
@@ -254,7 +254,7 @@ impl Jobs {
             return;
         }
         let has_a_timeout = job.delivery.timeout.is_some();
-        let is_timed_out = has_a_timeout && self.timers.deadline_of(JobTimer::JobTimeout(claim)).is_none();
+        let is_timed_out = has_a_timeout && !self.timers.is_armed(JobTimer::JobTimeout(claim));
         let process = job.holder().and_then(|holder| cx.takers.process_of(holder));
         if is_timed_out || process.is_some_and(|process| cx.takers.is_stuck(process)) {
             self.ignored_cancel(claim, cx);

@@ -78,7 +78,7 @@ impl Jobs {
         let process = cx.takers.process_of(held.holder);
         let is_ended = process.is_some_and(|process| cx.takers.ending(process).is_some());
         let is_ending = held.is_told_of_shutdown || is_ended;
-        let is_news = !is_ending && self.timers.deadline_of(timer).is_none();
+        let is_news = !is_ending && !self.timers.is_armed(timer);
         if is_news {
             self.notify(JobNotice::CancelledByOperator {
                 job: subject.clone(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::api::ids::{CallId, HolderId, JobId};
 use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options, ToWorker};
 use crate::jobs::facts::{BackendFacts, EndFacts, Takers};
+use crate::jobs::job::LookStep;
 use crate::jobs::ledger::Ledger;
 use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
@@ -131,7 +132,7 @@ impl Jobs {
             JobTimer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, cx),
             JobTimer::AnswerBy(claim) => self.outcome_is_ours(claim),
             JobTimer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, cx),
-            JobTimer::LookAgain(claim) => self.look_again_is_due(claim),
+            JobTimer::LookAgain(claim) => self.ledger.look_step(claim, LookStep::Due),
             JobTimer::Progress(claim) => self.send_progress(claim, cx),
             JobTimer::Checkpoint(claim) => self.send_checkpoint(claim, cx),
         }

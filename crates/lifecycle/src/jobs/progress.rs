@@ -35,7 +35,7 @@ impl Jobs {
         if let Some(job) = self.ledger.get_mut(claim) {
             job.news.progress = Some(progress);
         }
-        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+        if !self.timers.is_armed(JobTimer::Progress(claim)) {
             self.send_progress(claim, cx);
         }
     }
@@ -67,7 +67,7 @@ impl Jobs {
         if *reply == Reply::Accepted {
             self.confirm(holder, id, About::Progress, true);
         }
-        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+        if !self.timers.is_armed(JobTimer::Progress(claim)) {
             self.send_progress(claim, cx);
         }
     }

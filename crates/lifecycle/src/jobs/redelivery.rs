@@ -71,10 +71,6 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn look_again_is_due(&mut self, claim: Claim) {
-        self.ledger.look_step(claim, LookStep::Due);
-    }
-
     /// Handles the reply to a look at a repeated delivery, or its failure.
     pub(crate) fn looked_again(&mut self, claim: Claim, reply: Reply, cx: &Context) {
         let Some(job) = self.ledger.get_mut(claim) else { return };

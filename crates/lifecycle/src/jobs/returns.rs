@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::api::ids::{JobId, Text};
-use crate::api::{FIRST_HOLD, LONGEST_HOLD, Moment};
+use crate::api::{FIRST_HOLD, LONGEST_HOLD, Moment, doubled};
 
 /// Number of returns within [`WITHIN`] from which on a job or a type counts as given back again and
 /// again.
@@ -163,9 +163,9 @@ impl Returns {
     /// Length of the next hold of a job: twice as long as its last one.
     pub fn hold(&mut self, job: &JobId, now: Moment) -> Duration {
         let of_job = self.jobs.entry(job, now);
-        let doubled = 1_u32.checked_shl(of_job.holds).unwrap_or(u32::MAX);
+        let hold = doubled(FIRST_HOLD, of_job.holds, LONGEST_HOLD);
         of_job.holds = of_job.holds.saturating_add(1);
-        FIRST_HOLD.saturating_mul(doubled).min(LONGEST_HOLD)
+        hold
     }
 
     /// The types that are given back again and again, with the number of returns.

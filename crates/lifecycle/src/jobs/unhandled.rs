@@ -34,7 +34,7 @@ impl Jobs {
     }
 
     fn waits_for_type(&mut self, claim: Claim, cx: &Context) {
-        if self.timers.deadline_of(JobTimer::NoHandler(claim)).is_some() {
+        if self.timers.is_armed(JobTimer::NoHandler(claim)) {
             return;
         }
         let Some(job) = self.ledger.get(claim) else { return };
@@ -75,7 +75,7 @@ impl Jobs {
     }
 
     fn fail_unhandled(&mut self, claim: Claim, cx: &Context) {
-        let has_waited = self.timers.deadline_of(JobTimer::NoHandler(claim)).is_some();
+        let has_waited = self.timers.is_armed(JobTimer::NoHandler(claim));
         if let Some(job) = self.ledger.get(claim).filter(|_| !has_waited) {
             let job = job.subject();
             let taken = cx.takers.types_taken();

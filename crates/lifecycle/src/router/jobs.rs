@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
 use crate::api::{Delivery, FromWorker, JobRequest, Moment, Outcome, Reply};
 use crate::backend::link::Link;
+use crate::backend::purpose::Purpose;
 use crate::jobs::facts::{EndFacts, OfPull, WaitingPull};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -44,7 +45,9 @@ impl Lifecycle {
         match said {
             Said::Order(effect) => self.order(effect),
             Said::Notify(notice) => self.notify(notice),
-            Said::Call { id, call, request } => self.link(now, |link, cx| link.call_of_job(id, call, request, cx)),
+            Said::Call { id, call, request } => self.link(now, |link, cx| {
+                link.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
+            }),
             Said::Hedge(call) => self.link(now, |link, cx| link.hedge(call, cx)),
             Said::DropCall(call) => self.link(now, |link, _| drop(link.forget_call(call))),
             Said::StoreSeen(at) => self.link.store_was_seen(at),

@@ -2,7 +2,7 @@
 //! orders that it returns.
 
 use crate::api::ids::{Text, WorkerId};
-use crate::api::{HeartbeatForm, Moment, Reply, Trouble};
+use crate::api::{HeartbeatForm, LinkTimer, Moment, Reply, Trouble};
 use crate::backend::fetch::Demand;
 use crate::backend::fetch_pace::MOST_FETCHES;
 use crate::backend::link::{Context, EndFacts, Kept, Link, Reservations};
@@ -159,7 +159,7 @@ impl Lifecycle {
     /// Ends the pause between two polls. Returns false if no holder waits for a job, because no
     /// FETCH would follow.
     pub(crate) fn fetch_once_more(&mut self) -> bool {
-        self.link.end_pause_between_polls();
+        self.link.timers.cancel(LinkTimer::Fetch);
         self.pushed_credit() > 0 || self.workers.pulls.wait_for_a_fetch()
     }
 

@@ -27,7 +27,7 @@ impl Lifecycle {
     /// The status as an operator sees it.
     pub fn status(&self, now: Moment) -> Status {
         // In the last steps of the end game nothing of the drain is left to show.
-        let is_over = self.phase() == Phase::EndGame && self.ending.timers.deadline_of(EndingTimer::Deadline).is_none();
+        let is_over = self.phase() == Phase::EndGame && !self.ending.timers.is_armed(EndingTimer::Deadline);
         let left = self.time_left(now).filter(|_| !is_over);
         let takes = self.link.takes(&self.options);
         Status {

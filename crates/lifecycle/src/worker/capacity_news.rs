@@ -92,7 +92,7 @@ impl Workers {
     }
 
     fn settles_later(&mut self, cx: &Context) {
-        if self.timers.deadline_of(WorkerTimer::Settled).is_none() {
+        if !self.timers.is_armed(WorkerTimer::Settled) {
             self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
         }
     }

@@ -381,8 +381,8 @@ impl Workers {
         if !self.supervision.is_between_two() || cx.is_terminating() {
             return;
         }
-        let is_pausing = self.timers.deadline_of(WorkerTimer::Start).is_some();
-        let is_patient = self.timers.deadline_of(WorkerTimer::StartAnyway).is_some();
+        let is_pausing = self.timers.is_armed(WorkerTimer::Start);
+        let is_patient = self.timers.is_armed(WorkerTimer::StartAnyway);
         if is_pausing || (is_patient && cx.has_jobs) {
             return;
         }
