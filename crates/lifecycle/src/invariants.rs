@@ -15,7 +15,7 @@ const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 impl Lifecycle {
     /// [`Self::invariants`] of a machine with few jobs and holders.
     pub(super) fn invariants_if_small(&self) -> Result<(), String> {
-        if self.jobs.ledger().unfinished() + self.workers.holders.len() > MOST_THINGS_OF_A_SMALL_ONE {
+        if self.jobs.ledger.unfinished() + self.workers.holders.len() > MOST_THINGS_OF_A_SMALL_ONE {
             return Ok(());
         }
         self.invariants()
@@ -31,12 +31,12 @@ impl Lifecycle {
         if self.phase() == Phase::Exited {
             return Ok(());
         }
-        self.jobs.ledger().check()?;
-        self.jobs.memory().check()?;
+        self.jobs.ledger.check()?;
+        self.jobs.memory.check()?;
         let counted = |id| {
             (
-                self.jobs.ledger().held_by(id).len(),
-                self.jobs.ledger().overdue_of(id).len(),
+                self.jobs.ledger.held_by(id).len(),
+                self.jobs.ledger.overdue_of(id).len(),
             )
         };
         self.workers.holders.check(counted)?;
@@ -53,7 +53,7 @@ impl Lifecycle {
     fn check_holders(&self) -> Result<(), String> {
         let stranger = self
             .jobs
-            .ledger()
+            .ledger
             .holders()
             .find(|id| self.workers.holders.get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
@@ -61,8 +61,8 @@ impl Lifecycle {
 
     /// A suspect is alone with its process, and no suspect waits for nothing.
     fn check_isolation(&self) -> Result<(), String> {
-        let Some(isolation) = self.jobs.isolation() else {
-            let waits = self.is_taking_jobs() && !self.jobs.ledger().suspects().is_empty();
+        let Some(isolation) = self.jobs.suspects.isolation else {
+            let waits = self.is_taking_jobs() && !self.jobs.ledger.suspects().is_empty();
             return if waits {
                 Err("a suspect waits for no isolation".to_owned())
             } else {
@@ -91,7 +91,7 @@ impl Lifecycle {
         for (id, pull) in self.workers.pulls.iter() {
             let is_there = self.workers.holders.get(pull.holder).is_some_and(Holder::is_there);
             let is_due = self.workers.timers.is_armed(WorkerTimer::Pull(id));
-            let wanted = self.jobs.ledger().waiting().oldest_from(pull.queues.as_deref());
+            let wanted = self.jobs.ledger.waiting().oldest_from(pull.queues.as_deref());
             if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
                 return Err(format!(
                     "pull {id} is not served: {is_there} {is_due} {} {wanted:?}",
@@ -111,7 +111,7 @@ impl Lifecycle {
                 ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
             },
         };
-        let lost = self.jobs.ledger().iter().find(|(_, job)| lacks_its_call(&job.place));
+        let lost = self.jobs.ledger.iter().find(|(_, job)| lacks_its_call(&job.place));
         lost.map_or(Ok(()), |(claim, _)| {
             Err(format!("the outcome of {claim} waits for no request"))
         })
@@ -143,7 +143,7 @@ impl Lifecycle {
     }
 
     fn has_a_use_for_a_job(&self, timer: JobTimer) -> bool {
-        let job = |claim| self.jobs.ledger().get(claim);
+        let job = |claim| self.jobs.ledger.get(claim);
         let place = |claim| job(claim).map(|job| &job.place);
         match timer {
             JobTimer::JobTimeout(claim)
@@ -160,7 +160,7 @@ impl Lifecycle {
             }
             JobTimer::LookAgain(claim) => job(claim).is_some_and(|job| job.again.is_some()),
             JobTimer::Progress(claim) | JobTimer::Checkpoint(claim) => place(claim).is_some(),
-            JobTimer::Suspect => self.jobs.isolation().is_some(),
+            JobTimer::Suspect => self.jobs.suspects.isolation.is_some(),
         }
     }
 
@@ -193,11 +193,11 @@ impl Lifecycle {
     fn check_credit(&self) -> Result<(), String> {
         // Taken from the options, not from the code that is checked.
         let most = usize::try_from(self.options.concurrency).unwrap_or(usize::MAX);
-        let (active, credit) = (self.jobs.ledger().active(), self.credit());
+        let (active, credit) = (self.jobs.ledger.active(), self.credit());
         if active > most {
             return Err(format!("{active} jobs are active, of at most {most}"));
         }
-        if credit > 0 && self.jobs.ledger().reserved() + credit > most {
+        if credit > 0 && self.jobs.ledger.reserved() + credit > most {
             return Err(format!("{credit} more jobs would be more than {most}"));
         }
         Ok(())

@@ -174,7 +174,7 @@ impl Lifecycle {
 
     /// The visible state.
     pub fn snapshot(&self) -> Snapshot {
-        let jobs = self.jobs.ledger();
+        let jobs = &self.jobs.ledger;
         let count = |is: fn(&Job) -> bool| jobs.iter().filter(|(_, job)| is(job)).count();
         let held_back = count(Job::is_held_beside);
         // The handlers of dropped jobs may run, so an end waits for them.
@@ -215,14 +215,14 @@ impl Lifecycle {
 
     fn oldest_active_since(&self) -> Option<Moment> {
         let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
-        let jobs = self.jobs.ledger().iter();
+        let jobs = self.jobs.ledger.iter();
         let active = jobs.filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
         active.map(|(_, job)| job.claimed_at).min()
     }
 
     /// The concurrency. Without a setting it follows the worker's requests.
     fn shown_concurrency(&self) -> u32 {
-        let active = u32::try_from(self.jobs.ledger().active()).unwrap_or(u32::MAX);
+        let active = u32::try_from(self.jobs.ledger.active()).unwrap_or(u32::MAX);
         self.link
             .concurrency_asked_for(&self.options)
             .map_or(self.options.concurrency, |most| most.max(active))
@@ -272,7 +272,7 @@ impl Lifecycle {
             // Each round moves the end one step on, and there are only a few steps.
             if !self.advance(now) {
                 self.watch_holders(now);
-                self.ending.watch_drain(self.jobs.ledger().unfinished(), now);
+                self.ending.watch_drain(self.jobs.ledger.unfinished(), now);
                 debug_assert_eq!(self.invariants_if_small(), Ok(()));
                 return;
             }

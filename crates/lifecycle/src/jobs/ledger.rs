@@ -29,7 +29,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Enters a job. It waits, behind an earlier claim on that job if there is one.
-    pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment, granted: Duration) -> Claim {
+    pub(super) fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment, granted: Duration) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
         let claims = self.by_id.entry(delivery.subject.id.clone()).or_default();
@@ -131,7 +131,7 @@ impl Ledger {
     }
 
     /// Drops a job. A dropped job does not count against the concurrency.
-    pub fn drop_job(&mut self, claim: Claim) {
+    pub(super) fn drop_job(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_dropped = !job.is_lost && job.holder().is_some());
     }
 
@@ -160,7 +160,7 @@ impl Ledger {
     }
 
     /// Sets the step of the look at a repeated delivery.
-    pub fn look_step(&mut self, claim: Claim, step: LookStep) {
+    pub(super) fn look_step(&mut self, claim: Claim, step: LookStep) {
         self.change(claim, |job| {
             if let Some(again) = &mut job.again {
                 again.step = step;
@@ -169,12 +169,12 @@ impl Ledger {
     }
 
     /// A delivery like any other from here on.
-    pub fn is_by_itself(&mut self, claim: Claim) {
+    pub(super) fn is_by_itself(&mut self, claim: Claim) {
         self.change(claim, |job| job.again = None);
     }
 
     /// Sets how far the report of a job is.
-    pub fn step(&mut self, claim: Claim, step: ReportStage) {
+    pub(super) fn step(&mut self, claim: Claim, step: ReportStage) {
         self.change(claim, |job| {
             if let Place::Reporting(report) = &mut job.place {
                 report.step = step;
@@ -194,12 +194,12 @@ impl Ledger {
     }
 
     /// Notes that a checkpoint of a job is in flight.
-    pub fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
+    pub(super) fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
         self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
     }
 
     /// Clears the checkpoint request of the job, and returns its text.
-    pub fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
+    pub(super) fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
         let mut taken = None;
         self.change(claim, |job| taken = job.news.checkpoint_call.take());
         taken.map(|(_, state)| state)
@@ -244,12 +244,12 @@ impl Ledger {
     }
 
     /// One job, to change fields on which no list depends.
-    pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
+    pub(super) fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
         self.jobs.get_mut(&claim).map(Box::as_mut)
     }
 
     /// The report of a job, to change any field but its stage.
-    pub fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
+    pub(super) fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
         match &mut self.jobs.get_mut(&claim)?.place {
             Place::Reporting(report) => Some(report),
             Place::Waiting | Place::Held(_) => None,
@@ -262,7 +262,7 @@ impl Ledger {
     }
 
     /// Every report. A walk, see `iter`.
-    pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
+    pub(super) fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
         self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
             Place::Reporting(report) => Some((*claim, &mut **report)),
             Place::Waiting | Place::Held(_) => None,
@@ -270,7 +270,7 @@ impl Ledger {
     }
 
     /// Every delivery that arrived while an earlier outcome was in flight. A walk, see `iter`.
-    pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
+    pub(super) fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
         self.jobs
             .iter_mut()
             .filter_map(|(claim, job)| Some((*claim, job.again.as_deref_mut()?)))

@@ -48,7 +48,7 @@ pub struct Memory {
 
 impl Memory {
     /// Remembers the end of this job.
-    pub fn remember(&mut self, id: JobId, what: Remembered) {
+    pub(super) fn remember(&mut self, id: JobId, what: Remembered) {
         self.forget(&id);
         self.next += 1;
         self.bytes += bytes(&id, &what);
@@ -65,7 +65,7 @@ impl Memory {
 
     /// Forgets a job that was given out again or entered again. Its earlier outcome does not count
     /// any more.
-    pub fn forget(&mut self, id: &JobId) -> Option<Remembered> {
+    pub(super) fn forget(&mut self, id: &JobId) -> Option<Remembered> {
         let Entry { what, number } = self.by_id.remove(id)?;
         self.by_age.remove(&number);
         self.bytes -= bytes(id, &what);

@@ -17,17 +17,17 @@ use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportEvent;
-use crate::jobs::suspects::{Isolation, Suspects};
+use crate::jobs::suspects::Suspects;
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
 /// All jobs, and the memory of former jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Jobs {
-    pub(super) ledger: Ledger,
-    pub(super) memory: Memory,
-    pub(super) suspects: Suspects,
-    pub(super) returns: Returns,
+    pub(crate) ledger: Ledger,
+    pub(crate) memory: Memory,
+    pub(crate) suspects: Suspects,
+    pub(crate) returns: Returns,
     pub(crate) backend: KnownBackend,
     pub(crate) timers: Timers<JobTimer>,
     pub(crate) said: Vec<Said>,
@@ -83,18 +83,6 @@ impl Context<'_> {
 
 /// Questions of the other parts.
 impl Jobs {
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    pub(crate) fn returns(&self) -> &Returns {
-        &self.returns
-    }
-
     /// Whether this holder has a cancelled job.
     pub(crate) fn has_cancelled(&self, holder: HolderId) -> bool {
         let held = self.ledger.held_by(holder).iter();
@@ -105,16 +93,6 @@ impl Jobs {
     /// Whether a suspect waits, or has a process for itself.
     pub(crate) fn has_suspects(&self) -> bool {
         self.suspects.isolation.is_some() || !self.ledger.suspects().is_empty()
-    }
-
-    /// The suspect that has a process for itself.
-    pub(crate) fn isolation(&self) -> Option<Isolation> {
-        self.suspects.isolation
-    }
-
-    /// Remembers that this job was in a process when it crashed.
-    pub(crate) fn remember_crash(&mut self, job: JobId, now: Moment) {
-        self.suspects.remember(job, now);
     }
 }
 

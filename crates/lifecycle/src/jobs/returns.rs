@@ -136,7 +136,7 @@ impl Default for Returns {
 
 impl Returns {
     /// Counts the return of a job by its worker, for the job and for its type.
-    pub fn by_worker(&mut self, job: &JobId, kind: &Text, now: Moment) -> Returned {
+    pub(super) fn by_worker(&mut self, job: &JobId, kind: &Text, now: Moment) -> Returned {
         let of_job = self.jobs.entry(job, now);
         of_job.returned(now);
         let is_many = of_job.is_many;
@@ -150,7 +150,7 @@ impl Returns {
     }
 
     /// Counts the return of a job for a reason that does not concern other jobs of its type.
-    pub fn by_itself(&mut self, job: &JobId, now: Moment) -> Returned {
+    pub(super) fn by_itself(&mut self, job: &JobId, now: Moment) -> Returned {
         let of_job = self.jobs.entry(job, now);
         let is_news = of_job.returned(now);
         Returned {
@@ -161,7 +161,7 @@ impl Returns {
     }
 
     /// Length of the next hold of a job: twice as long as its last one.
-    pub fn hold(&mut self, job: &JobId, now: Moment) -> Duration {
+    pub(super) fn hold(&mut self, job: &JobId, now: Moment) -> Duration {
         let of_job = self.jobs.entry(job, now);
         let hold = doubled(FIRST_HOLD, of_job.holds, LONGEST_HOLD);
         of_job.holds = of_job.holds.saturating_add(1);

@@ -28,15 +28,10 @@ pub(crate) const ISOLATED_WITHIN: Duration = Duration::from_secs(120);
 /// The memory of crashes, and the job that has a process for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Suspects {
-    crashed: Crashed,
+    /// The jobs that were in a process when it crashed, each with the time at which its entry is
+    /// removed.
+    crashed: BTreeMap<JobId, Moment>,
     pub(crate) isolation: Option<Isolation>,
-}
-
-/// The jobs that were in a process when it crashed, each with the time at which its entry is
-/// removed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-struct Crashed {
-    until: BTreeMap<JobId, Moment>,
 }
 
 /// One suspect whose process gets no other job.
@@ -55,24 +50,27 @@ pub struct Isolation {
 impl Suspects {
     /// Remembers that this job was in a process when it crashed.
     pub(crate) fn remember(&mut self, id: JobId, now: Moment) {
-        let until = &mut self.crashed.until;
-        until.retain(|_, until| *until > now);
-        until.insert(id, now.after(REMEMBERED_FOR));
-        while until.len() > MOST_REMEMBERED
-            && let Some(first) = until.iter().min_by_key(|(_, until)| **until).map(|(id, _)| id.clone())
+        let crashed = &mut self.crashed;
+        crashed.retain(|_, until| *until > now);
+        crashed.insert(id, now.after(REMEMBERED_FOR));
+        while crashed.len() > MOST_REMEMBERED
+            && let Some(first) = crashed
+                .iter()
+                .min_by_key(|(_, until)| **until)
+                .map(|(id, _)| id.clone())
         {
-            until.remove(&first);
+            crashed.remove(&first);
         }
     }
 
     /// Forgets a job that has its own outcome.
     pub(crate) fn forget(&mut self, id: &JobId) {
-        self.crashed.until.remove(id);
+        self.crashed.remove(id);
     }
 
     /// Whether the process of this job crashed the last time.
     pub(crate) fn knows(&self, id: &JobId, now: Moment) -> bool {
-        self.crashed.until.get(id).is_some_and(|until| *until > now)
+        self.crashed.get(id).is_some_and(|until| *until > now)
     }
 }
 
@@ -97,7 +95,7 @@ mod tests {
         assert!(suspects.knows(&job(1), at(3_599)) && !suspects.knows(&job(1), at(3_600)));
         assert!(!suspects.knows(&job(2), at(0)));
         suspects.remember(job(3), at(3_600));
-        assert_eq!(suspects.crashed.until.len(), 1);
+        assert_eq!(suspects.crashed.len(), 1);
     }
 
     #[test]
@@ -106,7 +104,7 @@ mod tests {
         for number in 0..1_100 {
             suspects.remember(job(2_000 - number), at(number));
         }
-        assert_eq!(suspects.crashed.until.len(), 1_000);
+        assert_eq!(suspects.crashed.len(), 1_000);
         assert!(!suspects.knows(&job(2_000), at(1_100)) && suspects.knows(&job(901), at(1_100)));
     }
 }

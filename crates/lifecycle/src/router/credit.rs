@@ -14,7 +14,7 @@ impl Lifecycle {
     pub(crate) fn room(&self) -> usize {
         let is_recycling = self.workers.recycling.is_closed_for_jobs();
         if self.is_open_for_jobs() && !is_recycling && !self.ending.has_its_one_job(&self.options) {
-            self.most_active().saturating_sub(self.jobs.ledger().reserved())
+            self.most_active().saturating_sub(self.jobs.ledger.reserved())
         } else {
             0
         }
@@ -26,8 +26,8 @@ impl Lifecycle {
         // a slot as well, although only one is isolated: a further suspect could only wait behind
         // the others, and there may be more suspects than slots.
         let kept = self.workers.kept_room();
-        let suspects = self.jobs.ledger().suspects().len();
-        let waiting = self.jobs.ledger().waiting().len() - suspects;
+        let suspects = self.jobs.ledger.suspects().len();
+        let waiting = self.jobs.ledger.waiting().len() - suspects;
         self.workers
             .holders
             .free()

@@ -24,14 +24,14 @@ impl Lifecycle {
         let over = over.filter(|(process, _)| running != Some(*process));
         let over = over.flat_map(|(process, closed)| closed.iter().map(move |holder| (*holder, process)));
         let mut over: Vec<(HolderId, ProcessId, Vec<Claim>)> = over
-            .map(|(id, process)| (id, process, self.jobs.ledger().held_by(id).iter().copied().collect()))
+            .map(|(id, process)| (id, process, self.jobs.ledger.held_by(id).iter().copied().collect()))
             .collect();
         small::sort_by(&mut over, |one, other| one < other);
         let mut died: BTreeMap<ProcessId, (Death, Vec<Arc<Subject>>)> = BTreeMap::new();
         for (holder, process, held) in over {
             for claim in held {
                 let death = self.death_of(process);
-                let subject = self.jobs.ledger().get(claim).map(Job::subject);
+                let subject = self.jobs.ledger.get(claim).map(Job::subject);
                 if self.jobs(now, |jobs, cx| jobs.cut_off(claim, &death, cx)) {
                     self.suspect(subject.as_deref(), &death, now);
                     died.entry(process).or_insert((death, Vec::new())).1.extend(subject);
@@ -52,7 +52,7 @@ impl Lifecycle {
             Departure::WasEnded { cause, .. } => !matches!(cause, EndCause::Orphaned | EndCause::Recycled),
         };
         if let Some(job) = job.filter(|_| is_evidence) {
-            self.jobs.remember_crash(job.id.clone(), now);
+            self.jobs.suspects.remember(job.id.clone(), now);
         }
     }
 

@@ -49,11 +49,11 @@ impl Lifecycle {
 
     /// See [`Ending::is_idle`].
     pub(crate) fn is_idle(&self) -> bool {
-        self.jobs.ledger().is_empty() && !self.link.is_fetching()
+        self.jobs.ledger.is_empty() && !self.link.is_fetching()
     }
 
     fn facts(&self, now: Moment) -> Facts {
-        let jobs = self.jobs.ledger();
+        let jobs = &self.jobs.ledger;
         let is_recycling = self.workers.recycling.is_felt();
         let is_out = |is: fn(&Purpose) -> bool| self.link.calls.is_any(is);
         Facts {
@@ -109,9 +109,9 @@ impl Lifecycle {
             Said::StopBegins(forced) => {
                 let held = self
                     .jobs
-                    .ledger()
+                    .ledger
                     .holders()
-                    .map(|id| self.jobs.ledger().held_by(id).len())
+                    .map(|id| self.jobs.ledger.held_by(id).len())
                     .sum();
                 self.notify(EndingNotice::StopBegan { held, forced });
             }
@@ -137,11 +137,11 @@ impl Lifecycle {
 
     /// Without a worker and without a job an operator waits for nothing.
     fn drain_line(&mut self, is_first: bool, left: Duration) {
-        let active = self.jobs.ledger().unfinished();
+        let active = self.jobs.ledger.unfinished();
         if active == 0 && !self.workers.supervision.is_alive() {
             return;
         }
-        let reporting = self.jobs.ledger().reporting();
+        let reporting = self.jobs.ledger.reporting();
         self.notify(if is_first {
             EndingNotice::DrainBegan {
                 active,
@@ -186,7 +186,7 @@ impl Lifecycle {
     pub(crate) fn give_up_on_the_killed(&mut self, now: Moment) {
         let why = self.ending.still_there(now);
         let holders = self.workers.holders_left();
-        let held = holders.iter().map(|id| self.jobs.ledger().held_by(*id).len()).sum();
+        let held = holders.iter().map(|id| self.jobs.ledger.held_by(*id).len()).sum();
         self.notify(EndingNotice::KillGaveUp { why, held });
         self.jobs(now, |jobs, cx| jobs.give_up_on(&holders, why.why_left(), cx));
     }
@@ -248,7 +248,7 @@ impl Lifecycle {
     /// Counts the unfinished work after a third signal, because no outcome will arrive any more.
     fn count_what_is_left(&mut self, now: Moment) {
         self.ending.shutdown.unreported += self.jobs.unfinished_acks();
-        self.ending.tally.left += self.jobs.ledger().iter().count();
+        self.ending.tally.left += self.jobs.ledger.iter().count();
         self.jobs(now, |jobs, _| jobs.cut_all_off());
         if self.link.is_fetching() {
             self.notify(LinkNotice::FetchAbandoned);

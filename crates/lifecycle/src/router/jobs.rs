@@ -133,8 +133,8 @@ impl Lifecycle {
     /// Gives back jobs that no holder can get, looks at repeated deliveries, and ends the isolation
     /// of a suspect if it is due.
     pub(crate) fn look_after_jobs(&mut self, now: Moment) {
-        let jobs = self.jobs.ledger();
-        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.isolation().is_some() {
+        let jobs = &self.jobs.ledger;
+        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.suspects.isolation.is_some() {
             self.jobs(now, |jobs, cx| {
                 jobs.return_surplus(cx);
                 jobs.look_at_redelivered(cx);
@@ -146,7 +146,7 @@ impl Lifecycle {
     /// See [`Jobs::send_reports`].
     pub(crate) fn send_reports(&mut self, now: Moment) {
         let goes_without_checkpoints = self.ending.shutdown.goes_without_checkpoints;
-        if self.jobs.ledger().next_due(goes_without_checkpoints).is_some() {
+        if self.jobs.ledger.next_due(goes_without_checkpoints).is_some() {
             self.jobs(now, Jobs::send_reports);
         }
     }
@@ -154,7 +154,7 @@ impl Lifecycle {
     /// Gives the jobs that wait, the oldest first, each to the holder with most room for it.
     pub(crate) fn hand_over(&mut self, now: Moment) {
         let are_others = self.workers.holders.take_new_offers();
-        if !self.is_taking_jobs() || self.jobs.ledger().waiting().is_empty() {
+        if !self.is_taking_jobs() || self.jobs.ledger.waiting().is_empty() {
             return;
         }
         if are_others {
@@ -162,8 +162,8 @@ impl Lifecycle {
         }
         self.give_to_pulls(now);
         let untaken = self.jobs(now, Jobs::ask_who_takes);
-        while !self.jobs.ledger().waiting().is_empty() && self.jobs(now, Jobs::give_next) {}
-        if !self.jobs.ledger().waiting().untaken().is_empty() {
+        while !self.jobs.ledger.waiting().is_empty() && self.jobs(now, Jobs::give_next) {}
+        if !self.jobs.ledger.waiting().untaken().is_empty() {
             self.jobs(now, |jobs, cx| jobs.nobody_takes(&untaken, cx));
         }
     }

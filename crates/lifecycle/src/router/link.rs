@@ -54,7 +54,7 @@ impl Lifecycle {
                 calls_end: shutdown.calls_end,
             },
             takes_jobs: self.is_taking_jobs(),
-            jobs: self.jobs.ledger(),
+            jobs: &self.jobs.ledger,
             now,
         };
         let decided = decide(&mut self.link, &context);
@@ -99,7 +99,7 @@ impl Lifecycle {
 
     /// Why the backend does not work for ojs-init, if so.
     pub(crate) fn trouble(&self, now: Moment) -> Option<Trouble> {
-        self.link.trouble(&self.options, self.jobs.ledger(), now)
+        self.link.trouble(&self.options, &self.jobs.ledger, now)
     }
 
     /// Whether new jobs may arrive: they may be given out, and the gate is open.
@@ -116,7 +116,7 @@ impl Lifecycle {
 
     /// Whether a FETCH in flight may bring jobs, or a job waits for a holder.
     pub(crate) fn may_bring_jobs(&self) -> bool {
-        self.link.is_fetching() || !self.jobs.ledger().waiting().is_empty()
+        self.link.is_fetching() || !self.jobs.ledger.waiting().is_empty()
     }
 
     /// Retires former workers that have no job left, and asks for streams of events.

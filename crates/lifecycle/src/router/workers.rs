@@ -25,7 +25,7 @@ impl Lifecycle {
             has_killed: shutdown.has_killed(),
             is_killing: shutdown.is_killing(),
             gate_is_closed: self.is_gate_closed(),
-            has_jobs: !self.jobs.ledger().is_empty(),
+            has_jobs: !self.jobs.ledger.is_empty(),
             now,
         };
         let decided = decide(&mut self.workers, &context);
@@ -50,7 +50,7 @@ impl Lifecycle {
             }
             Said::QueuesAskedFor(queues) => self.link(now, |link, cx| link.queues_are_asked_for(&queues, cx)),
             Said::JobsAskedFor(asked) => {
-                let at_once = asked + self.jobs.ledger().held();
+                let at_once = asked + self.jobs.ledger.held();
                 self.link.jobs_are_asked_for(at_once);
                 self.workers(now, |workers, cx| workers.were_asked_at_once(at_once, cx));
             }
@@ -119,7 +119,7 @@ impl Lifecycle {
 
     /// The job that this holder has under this id.
     fn held_job(&self, holder: HolderId, id: &JobId) -> Option<Arc<Subject>> {
-        let ledger = self.jobs.ledger();
+        let ledger = &self.jobs.ledger;
         let mut jobs = ledger.held_by(holder).iter().filter_map(|claim| ledger.get(*claim));
         Some(jobs.find(|job| job.id() == id)?.subject())
     }
@@ -185,7 +185,7 @@ impl Lifecycle {
                 .is_some_and(|report| !report.is_surplus && !report.is_held())
         };
         let is_idle = !self.has_held_jobs() && !self.may_bring_jobs();
-        is_idle && (recycling.is_cancelling() || !self.jobs.ledger().iter().any(|(_, job)| is_on_its_way(job)))
+        is_idle && (recycling.is_cancelling() || !self.jobs.ledger.iter().any(|(_, job)| is_on_its_way(job)))
     }
 
     pub(crate) fn worker_ended(&mut self, ended: Ended, now: Moment) {
@@ -235,7 +235,7 @@ impl Lifecycle {
 
     /// Whether a holder has a job on which its process may still work.
     pub(crate) fn has_held_jobs(&self) -> bool {
-        self.jobs.ledger().holders().next().is_some()
+        self.jobs.ledger.holders().next().is_some()
     }
 
     /// Whether new jobs may be given out.

@@ -13,7 +13,7 @@ impl Lifecycle {
     /// The list of jobs.
     pub fn job_list(&self, now: Moment) -> JobList {
         JobList {
-            not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_LISTED),
+            not_shown: self.jobs.ledger.iter().count().saturating_sub(MOST_JOBS_LISTED),
             jobs: self.shown_jobs(MOST_JOBS_LISTED, now),
         }
     }
@@ -22,13 +22,13 @@ impl Lifecycle {
     pub(super) fn shown_jobs(&self, most: usize, now: Moment) -> Vec<JobStatus> {
         let mut jobs: Vec<(Moment, Claim)> = self
             .jobs
-            .ledger()
+            .ledger
             .iter()
             .map(|(claim, job)| (job.claimed_at, claim))
             .collect();
         small::sort_by(&mut jobs, |one, other| one < other);
         let oldest = jobs.into_iter().take(most);
-        let oldest = oldest.filter_map(|(_, claim)| Some((claim, self.jobs.ledger().get(claim)?)));
+        let oldest = oldest.filter_map(|(_, claim)| Some((claim, self.jobs.ledger.get(claim)?)));
         oldest.map(|(claim, job)| self.shown_job(claim, job, now)).collect()
     }
 

@@ -183,7 +183,7 @@ impl Lifecycle {
             taken,
             state: self.state(),
             phase: self.phase(),
-            active: self.jobs.ledger().unfinished(),
+            active: self.jobs.ledger.unfinished(),
             left: self.time_left(now),
         };
         self.order(Effect::Answer(client, answer));

@@ -36,7 +36,7 @@ impl Lifecycle {
             terminating_for: self.ending.shutdown.began.map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
-            not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_SHOWN),
+            not_shown: self.jobs.ledger.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(MOST_JOBS_SHOWN, now),
             given_back: self.shown_returns(now),
             queues: takes.queues,
@@ -104,7 +104,7 @@ impl Lifecycle {
     fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {
         let mut types: Vec<(Text, u32)> = self
             .jobs
-            .returns()
+            .returns
             .types(now)
             .map(|(kind, times)| (kind.clone(), times))
             .collect();
