@@ -54,7 +54,7 @@ impl Lifecycle {
             Said::OutcomeTaken => self.link.session.outcome_taken_at = Some(now),
             Said::PauseFetch => self.link(now, Link::pause_fetch),
             Said::Claimed => self.ending.idle.has_claimed = true,
-            Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
+            Said::CutOff(job) => self.ending.job_cut_off(&job),
             Said::Unanswered(claim) => self.jobs(now, |jobs, cx| jobs.is_unanswered(claim, cx)),
             Said::Holds(holder, held, overdue) => self.workers.holders.has_jobs(holder, held, overdue),
             Said::Spend(pull) => self.workers.pulls.spend(pull),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::api::{EndingTimer, Moment, Options, Phase};
 use crate::shutdown::ending::{Context, Ending};
-use crate::shutdown::phase::Trigger;
 use crate::shutdown::timeouts::StopPlan;
 
 impl Ending {
@@ -79,10 +78,6 @@ impl Ending {
         self.timers
             .deadline_of(EndingTimer::Deadline)
             .map_or(Duration::ZERO, |deadline| deadline.remaining(now))
-    }
-
-    pub(super) fn deadline_reached(&mut self, cx: &Context) {
-        self.go(Trigger::DeadlineReached, self.shutdown.reason, cx);
     }
 
     /// The plan of a stop phase that begins now.

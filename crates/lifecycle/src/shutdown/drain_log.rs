@@ -16,7 +16,8 @@ impl Ending {
     /// A change of the number of jobs is logged too, but not each of many.
     pub(crate) fn watch_drain(&mut self, unfinished: usize, now: Moment) {
         if self.phase == Phase::Drain
-            && let Some(at) = self.shutdown.drain_logged_otherwise(unfinished)
+            && let Some((logged, at)) = self.shutdown.logged
+            && logged != unfinished
         {
             self.timers
                 .arm_at_latest(EndingTimer::DrainLog, at.after(DRAIN_LOG_AT_MOST_EVERY).max(now));
@@ -32,7 +33,7 @@ impl Ending {
     }
 
     fn next_drain_line(&mut self, cx: &Context) {
-        self.shutdown.drain_logged(cx.facts.unfinished, cx.now);
+        self.shutdown.logged = Some((cx.facts.unfinished, cx.now));
         self.timers.arm(EndingTimer::DrainLog, cx.now.after(DRAIN_LOG_EVERY));
     }
 }

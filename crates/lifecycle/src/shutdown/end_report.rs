@@ -29,7 +29,9 @@ pub(crate) struct LastWorker {
 impl Ending {
     /// Counts a notice to the log, because every outcome of a job has its notice.
     pub(crate) fn note(&mut self, notice: &Notice) {
-        self.idle.note(notice);
+        if let Notice::Job(JobNotice::Settled { outcome, .. }) = notice {
+            self.idle.has_acked |= outcome.is_ack();
+        }
         if *notice == Notice::Worker(WorkerNotice::TooManyRestarts) {
             self.tally.has_ended_too_often = true;
         }
@@ -90,11 +92,9 @@ impl Ending {
     }
 
     /// The end cut this job off.
-    pub(crate) fn job_cut_off(&mut self, job: Option<&Subject>) {
+    pub(crate) fn job_cut_off(&mut self, job: &Subject) {
         self.shutdown.cut_off += 1;
-        if let Some(job) = job {
-            self.tally.names.insert(job.id.clone(), job.kind.clone());
-        }
+        self.tally.names.insert(job.id.clone(), job.kind.clone());
     }
 
     /// Writes the account at the start of the stop phase, in case ojs-init is killed before its

@@ -4,7 +4,7 @@
 //! list of [`Said`]: orders for the shell and requests to the other parts. `router::end` carries
 //! out the list in order.
 
-use crate::api::{EndingNotice, EndingTimer, Moment, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
+use crate::api::{EndingNotice, EndingTimer, Moment, Options, Phase, ShutdownCounts, WorkerState};
 use crate::shutdown::idle_state::Idle;
 use crate::shutdown::said::Said;
 use crate::shutdown::state::Shutdown;
@@ -96,10 +96,6 @@ impl Ending {
 
     pub(super) fn notify(&mut self, notice: EndingNotice) {
         self.say(Said::Notify(notice));
-    }
-
-    pub(super) fn tell_all(&mut self, word: ToWorker) {
-        self.say(Said::TellAll(word));
     }
 
     pub(super) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {

@@ -1,6 +1,6 @@
 //! The state behind the ends that begin without a request.
 
-use crate::api::{JobNotice, Moment, Notice, Outcome};
+use crate::api::Moment;
 
 /// The begin of the idle time, and the progress of the one job of `--once`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -13,12 +13,4 @@ pub(crate) struct Idle {
     pub(crate) has_claimed: bool,
     /// The backend accepted an ACK.
     pub(super) has_acked: bool,
-}
-
-impl Idle {
-    pub(super) fn note(&mut self, notice: &Notice) {
-        if let Notice::Job(JobNotice::Settled { outcome, .. }) = notice {
-            self.has_acked |= matches!(outcome, Outcome::Acked { .. });
-        }
-    }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Shutdown {
     pub(super) granted: Duration,
     pub(crate) killed_at: Option<Moment>,
     /// The number of active jobs that the log has, and since when.
-    logged: Option<(usize, Moment)>,
+    pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
     pub(crate) abandoned_with: Option<u8>,
     pub(crate) cut_off: usize,
@@ -200,23 +200,5 @@ impl Shutdown {
     /// The word `terminated` is to be sent now, which happens once.
     pub(super) fn takes_terminated(&mut self) -> bool {
         !std::mem::replace(&mut self.has_said_terminated, true)
-    }
-}
-
-/// Counts of processes, jobs and outcomes.
-impl Shutdown {
-    /// How long ago SIGKILL was sent last.
-    pub(super) fn since_kill(&self, now: Moment) -> Duration {
-        self.killed_at.map_or(Duration::ZERO, |at| at.elapsed(now))
-    }
-
-    /// Notes that the log got the number of active jobs.
-    pub(super) fn drain_logged(&mut self, active: usize, now: Moment) {
-        self.logged = Some((active, now));
-    }
-
-    /// When the log got another number than this one.
-    pub(super) fn drain_logged_otherwise(&self, active: usize) -> Option<Moment> {
-        self.logged.filter(|(logged, _)| *logged != active).map(|(_, at)| at)
     }
 }

@@ -19,8 +19,8 @@ impl Ending {
             EndingTimer::FinalHeartbeat => {
                 self.send_final_heartbeat(cx);
             }
-            EndingTimer::Deadline => self.deadline_reached(cx),
-            EndingTimer::DelayOver => self.delay_is_over(cx),
+            EndingTimer::Deadline => self.go(Trigger::DeadlineReached, self.shutdown.reason, cx),
+            EndingTimer::DelayOver => self.go(Trigger::DelayOver, self.shutdown.reason, cx),
             EndingTimer::DrainLog => self.log_drain(cx),
             EndingTimer::PrestopLapse => self.prestop_lapsed(cx),
             // This timer only expires: `end_if_idle` compares the times.
@@ -167,7 +167,7 @@ impl Ending {
 
     /// The state of processes that got SIGKILL and still exist.
     pub(crate) fn still_there(&self, now: Moment) -> StillThere {
-        let waited = self.shutdown.since_kill(now);
+        let waited = self.shutdown.killed_at.map_or(Duration::ZERO, |at| at.elapsed(now));
         match self.shutdown.exit_by() {
             Some(end) if end < now => StillThere::Overdue(end.elapsed(now)),
             Some(_) | None if waited < REAP_MIN => StillThere::NoTime(waited),

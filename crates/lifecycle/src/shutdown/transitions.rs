@@ -71,10 +71,6 @@ impl Ending {
         }
     }
 
-    pub(super) fn delay_is_over(&mut self, cx: &Context) {
-        self.go(Trigger::DelayOver, self.shutdown.reason, cx);
-    }
-
     fn begin_drain(&mut self, cx: &Context) {
         self.timers.cancel(EndingTimer::DelayOver);
         let left = self.time_to_deadline(cx.now);
@@ -126,10 +122,10 @@ impl Ending {
             self.notify(EndingNotice::StateChanged { state, reason });
             self.say(Said::Heartbeat);
         }
-        self.tell_all(ToWorker::Lifecycle {
+        self.say(Said::TellAll(ToWorker::Lifecycle {
             state,
             reason,
             remaining,
-        });
+        }));
     }
 }
