@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::envelope::Envelope;
-use crate::api::ids::{JobId, PullId, Text, WorkerId};
+use crate::api::ids::{HolderId, JobId, PullId, Text, WorkerId};
 use crate::api::job::{JobError, Subject};
 use crate::api::words::{About, CancelReason, Reason, WorkerState};
 
@@ -119,6 +119,13 @@ pub struct Wants {
     /// The reply is sent within this time, or earlier if the time is long. It has no job if none is
     /// available.
     pub within: Duration,
+}
+
+/// A pull, and the holder whose request it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfPull {
+    pub pull: PullId,
+    pub holder: HolderId,
 }
 
 /// A job for a holder.

@@ -62,7 +62,7 @@ pub use envelope::Envelope;
 pub use event::{Event, NotStarted, OperatorRequest};
 pub use force::Force;
 pub use forms::{Farewell, FetchForm, HeartbeatForm, RequestForm};
-pub use frames::{ErrorCode, FromWorker, GivenJob, Progress, Ready, ToWorker, Wants};
+pub use frames::{ErrorCode, FromWorker, GivenJob, OfPull, Progress, Ready, ToWorker, Wants};
 pub use health::{Health, Probe, Unhealthy};
 pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text, WorkerId};
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::ids::{CallId, Claim, HolderId, ProcessId, PullId, Text};
-use crate::api::{BackendTraits, EndCause, Moment, Phase, Subject, WorkerState};
+use crate::api::ids::{CallId, Claim, HolderId, ProcessId, Text};
+use crate::api::{BackendTraits, EndCause, Moment, OfPull, Phase, Subject, WorkerState};
 
 /// Facts about the end.
 #[derive(Debug, Clone, Copy)]
@@ -46,23 +46,6 @@ pub(crate) struct Offered<'a> {
     pub(crate) subject: &'a Subject,
     /// Bytes of the frame in which the job is given to a worker.
     pub(crate) bytes: usize,
-}
-
-/// A pull and its holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OfPull {
-    pub(crate) pull: PullId,
-    pub(crate) holder: HolderId,
-}
-
-/// A new pull that waits for jobs.
-#[derive(Debug, Clone)]
-pub(crate) struct WaitingPull {
-    pub(crate) of: OfPull,
-    /// Most jobs in the answer to this pull.
-    pub(crate) left: usize,
-    /// The queues that the pull names. None: the configured ones.
-    pub(crate) queues: Option<Vec<Text>>,
 }
 
 /// Finds the oldest job of these types (None: of any type) whose frame has at most this many bytes

@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::ids::{Claim, HolderId, PullId, Text};
-use crate::api::{GivenJob, JobTimer};
-use crate::jobs::facts::{OfPull, WaitingPull};
+use crate::api::{GivenJob, JobTimer, OfPull};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
@@ -31,19 +30,18 @@ impl Jobs {
     }
 
     /// Gives waiting jobs to a new pull. No pull asked for them until now.
-    pub(crate) fn give_what_waits(&mut self, to: WaitingPull, cx: &Context) {
-        let OfPull { pull, holder } = to.of;
+    pub(crate) fn give_what_waits(&mut self, to: OfPull, left: usize, queues: Option<&[Text]>, cx: &Context) {
         let mut given = Vec::new();
-        for _ in 0..to.left {
-            let Some(claim) = self.ledger.waiting().oldest_from(to.queues.as_deref()) else {
+        for _ in 0..left {
+            let Some(claim) = self.ledger.waiting().oldest_from(queues) else {
                 break;
             };
-            self.say(Said::Spend(pull));
-            let job = self.hand_to(claim, holder, Some(pull), cx);
+            self.say(Said::Spend(to.pull));
+            let job = self.hand_to(claim, to.holder, Some(to.pull), cx);
             given.extend(job.map(|job| (claim, job)));
         }
         if !given.is_empty() {
-            self.answer_pull(to.of, given);
+            self.answer_pull(to, given);
         }
     }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId, ProcessId, Text};
-use crate::api::{BackendTraits, EndCause, FetchForm, Moment};
+use crate::api::{BackendTraits, EndCause, FetchForm, Moment, OfPull};
 use crate::backend::link::Link;
-use crate::jobs::facts::{BackendFacts, OfPull, Offered, OldestOf, Takers};
+use crate::jobs::facts::{BackendFacts, Offered, OldestOf, Takers};
 use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
@@ -150,8 +150,7 @@ impl Takers for Workers {
     }
 
     fn pull_in(&self, process: ProcessId, job: Offered) -> Option<OfPull> {
-        let (pull, holder) = Self::pull_in(self, process, &job.subject.queue)?;
-        Some(OfPull { pull, holder })
+        Self::pull_in(self, process, &job.subject.queue)
     }
 
     fn emptiest_taker(&self, job: Offered) -> Option<ProcessId> {

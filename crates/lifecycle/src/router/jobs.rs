@@ -4,11 +4,11 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
-use crate::api::{Delivery, FromWorker, JobRequest, Moment, Outcome, Reply};
+use crate::api::ids::{CallId, HolderId, JobId, ProcessId, PullId, WorkerId};
+use crate::api::{Delivery, FromWorker, JobRequest, Moment, OfPull, Outcome, Reply};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
-use crate::jobs::facts::{EndFacts, OfPull, WaitingPull};
+use crate::jobs::facts::EndFacts;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::machine::Lifecycle;
@@ -174,14 +174,9 @@ impl Lifecycle {
             return;
         }
         let fresh = self.jobs.fresh();
-        let queues: Vec<_> = fresh.iter().map(|(_, queue)| queue).collect();
-        let dealt = self.workers.deal(&queues);
-        let to_pull = |(claim, to): (Claim, Option<(PullId, HolderId)>)| {
-            let (pull, holder) = to?;
-            Some((claim, OfPull { pull, holder }))
-        };
-        let claims = fresh.iter().map(|(claim, _)| *claim);
-        let dealt: Vec<_> = claims.zip(dealt).filter_map(to_pull).collect();
+        let dealt = fresh.into_iter();
+        let dealt = dealt.filter_map(|(claim, queue)| Some((claim, self.workers.deal(&queue)?)));
+        let dealt = dealt.collect();
         self.jobs(now, |jobs, cx| jobs.go_to_pulls(dealt, cx));
     }
 
@@ -207,12 +202,9 @@ impl Lifecycle {
             return;
         }
         if let Some(waiting) = self.workers.pulls.get(pull) {
-            let waiting = WaitingPull {
-                of: OfPull { pull, holder },
-                left: waiting.left,
-                queues: waiting.queues.clone(),
-            };
-            self.jobs(now, |jobs, cx| jobs.give_what_waits(waiting, cx));
+            let (left, queues) = (waiting.left, waiting.queues.clone());
+            let to = OfPull { pull, holder };
+            self.jobs(now, |jobs, cx| jobs.give_what_waits(to, left, queues.as_deref(), cx));
         }
         if self.link.is_fetch_held_up() {
             self.workers(now, |workers, _| workers.answer_pull(pull, Vec::new()));

@@ -1,25 +1,18 @@
 //! The processes that a suspect can have for itself, and the pulls that get jobs.
 
-use crate::api::Subject;
-use crate::api::ids::{HolderId, ProcessId, PullId, Text};
+use crate::api::ids::{HolderId, ProcessId, Text};
+use crate::api::{OfPull, Subject};
 use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
 impl Workers {
-    /// Deals jobs of these queues out to the oldest pulls that accept them, and spends the credit
-    /// of these pulls. Returns each job's pull and holder, in order. None for a job that no pull
-    /// accepts.
-    pub(crate) fn deal(&mut self, queues: &[&Text]) -> Vec<Option<(PullId, HolderId)>> {
-        let mut dealt = Vec::with_capacity(queues.len());
-        for queue in queues {
-            let pull = self.pulls.oldest_for(queue);
-            let holder = pull.and_then(|pull| self.pulls.get(pull)).map(|pull| pull.holder);
-            if let Some(pull) = pull {
-                self.pulls.spend(pull);
-            }
-            dealt.push(pull.zip(holder));
-        }
-        dealt
+    /// Deals a job of this queue out to the oldest pull that accepts it, and spends the credit of
+    /// that pull.
+    pub(crate) fn deal(&mut self, queue: &Text) -> Option<OfPull> {
+        let pull = self.pulls.oldest_for(queue)?;
+        let holder = self.pulls.get(pull)?.holder;
+        self.pulls.spend(pull);
+        Some(OfPull { pull, holder })
     }
 
     /// The process with the fewest jobs that accepts this job. None if no process accepts the job,
@@ -59,11 +52,13 @@ impl Workers {
         self.takers_in(process, job, bytes).find(is_idle).map(|(id, _)| id)
     }
 
-    /// The oldest pull of a holder of this process that accepts a job of this queue, and the
-    /// holder.
-    pub(crate) fn pull_in(&self, process: ProcessId, queue: &Text) -> Option<(PullId, HolderId)> {
+    /// The oldest pull of a holder of this process that accepts a job of this queue.
+    pub(crate) fn pull_in(&self, process: ProcessId, queue: &Text) -> Option<OfPull> {
         let mut holders = self.holders.of(process).map(|(id, _)| id);
-        holders.find_map(|id| Some((self.pulls.of_holder_for(id, queue)?, id)))
+        holders.find_map(|holder| {
+            let pull = self.pulls.of_holder_for(holder, queue)?;
+            Some(OfPull { pull, holder })
+        })
     }
 }
 
