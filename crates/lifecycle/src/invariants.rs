@@ -135,7 +135,7 @@ impl Lifecycle {
             Timer::Job(timer) => self.has_a_use_for_a_job(timer),
             Timer::Worker(timer) => self.has_a_use_for_the_worker(timer),
             Timer::Client(client) => self.operators.knows(client),
-            Timer::Link(LinkTimer::Listen(index)) => self.link.streams.is_closed(index),
+            Timer::Link(LinkTimer::Listen(index)) => self.link.streams.at(index).is_closed(),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle.since.is_some(),
             // A request that was removed keeps its timer, although its answer is not needed.
             Timer::Link(_) | Timer::Ending(_) => true,

@@ -74,7 +74,7 @@ impl Link {
     pub(super) fn listen_to_deaf_later(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             let is_second = Some(index) == self.streams.together();
-            if self.streams.is_deaf(index) && !is_second && !self.timers.is_armed(LinkTimer::Listen(index)) {
+            if self.streams.at(index).is_deaf && !is_second && !self.timers.is_armed(LinkTimer::Listen(index)) {
                 let pause = self.draws.jitter.poll_pause(NOT_OFFERED);
                 self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
             }

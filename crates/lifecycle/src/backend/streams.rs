@@ -49,21 +49,21 @@ enum StreamStage {
     Open(CallId, Moment),
 }
 
-/// One stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-struct Stream {
+/// The state of one stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct StreamState {
     stage: StreamStage,
     /// How often in a row the request failed or the stream ended soon.
     failures: u32,
     /// Server errors (500) in a row.
     server_errors: u32,
     /// The stream ended because the backend was unreachable or answered with an error of an outage.
-    awaits_backend: bool,
+    pub(super) awaits_backend: bool,
     /// The backend has no such stream, answered only server errors, or the stream is deaf.
-    is_missing: bool,
+    pub(super) is_missing: bool,
     /// The stream was steady and was cut, and ojs-init asks for it again. This state lasts for
     /// `REOPEN_AT_LATEST` and one request at most.
-    was_cut: bool,
+    pub(super) was_cut: bool,
     /// Whether the stream has ever sent an event.
     has_told: bool,
     /// When the stream last reported that a worker fetched a job.
@@ -71,7 +71,7 @@ struct Stream {
     /// Polls that found new jobs which the stream did not report.
     missed: u8,
     /// The stream was closed because it sent no events.
-    is_deaf: bool,
+    pub(super) is_deaf: bool,
     /// The queue was missing. Its first job shows that it exists.
     awaits_job: bool,
     /// A job of the queue has arrived since, and ojs-init asked for the stream because of it.
@@ -84,7 +84,7 @@ struct Stream {
 pub(crate) struct Streams {
     /// The subject of each stream.
     topics: Vec<StreamTopic>,
-    all: Vec<Stream>,
+    all: Vec<StreamState>,
     /// Whether ojs-init wants streams at the moment.
     pub(super) is_listening: bool,
     /// Whether the backend reports new jobs, as last logged.
@@ -101,7 +101,7 @@ impl Streams {
         let together = (!queues.is_empty()).then(|| StreamTopic::Queues(queues.to_vec()));
         let topics: Vec<StreamTopic> = each.chain(together).collect();
         Self {
-            all: vec![Stream::default(); topics.len()],
+            all: vec![StreamState::default(); topics.len()],
             topics,
             ..Self::default()
         }
@@ -127,15 +127,14 @@ impl Streams {
         self.topics.get(index)
     }
 
-    /// Whether the stream is neither open nor asked for.
-    pub(crate) fn is_closed(&self, index: usize) -> bool {
-        let stream = self.all.get(index);
-        stream.is_some_and(|stream| stream.stage == StreamStage::Closed)
+    /// The stream with this number.
+    pub(crate) fn at(&self, index: usize) -> StreamState {
+        self.all.get(index).copied().unwrap_or_default()
     }
 
     /// The stream of this request.
     pub(crate) fn find(&self, call: CallId) -> Option<usize> {
-        let is_it = |stream: &Stream| stream.call() == Some(call);
+        let is_it = |stream: &StreamState| stream.call() == Some(call);
         self.all.iter().position(is_it)
     }
 
@@ -148,12 +147,12 @@ impl Streams {
     pub(super) fn are_all_open(&self) -> bool {
         let queues = self.together().unwrap_or_default();
         let (each, together) = self.all.split_at(queues);
-        together.iter().any(Stream::is_open) || (queues > 0 && each.iter().all(Stream::is_open))
+        together.iter().any(StreamState::is_open) || (queues > 0 && each.iter().all(StreamState::is_open))
     }
 
     /// Whether every stream is closed.
     pub(super) fn are_closed(&self) -> bool {
-        self.all.iter().all(|stream| stream.stage == StreamStage::Closed)
+        self.all.iter().all(StreamState::is_closed)
     }
 
     /// Whether each queue's own stream is missing.
@@ -247,21 +246,6 @@ impl Streams {
         }
     }
 
-    /// Whether the stream was steady and was cut, and is not open again.
-    pub(super) fn was_cut(&self, index: usize) -> bool {
-        self.all.get(index).is_some_and(|stream| stream.was_cut)
-    }
-
-    /// Whether an outage has ended the stream.
-    pub(super) fn awaits_backend(&self, index: usize) -> bool {
-        self.all.get(index).is_some_and(|stream| stream.awaits_backend)
-    }
-
-    /// Whether the backend has no such stream, answered only server errors, or the stream is deaf.
-    pub(super) fn is_missing(&self, index: usize) -> bool {
-        self.all.get(index).is_some_and(|stream| stream.is_missing)
-    }
-
     /// Whether a missing queue waits for its first job.
     pub(super) fn await_jobs(&self) -> bool {
         self.all.iter().any(|stream| stream.awaits_job)
@@ -311,18 +295,13 @@ impl Streams {
 impl Streams {
     /// How many streams are open and have ever sent an event.
     pub(crate) fn telling(&self) -> usize {
-        let tells = |stream: &&Stream| stream.is_open() && stream.has_told;
+        let tells = |stream: &&StreamState| stream.is_open() && stream.has_told;
         self.all.iter().filter(tells).count()
     }
 
     /// How many streams were closed because they send no events.
     pub(crate) fn deaf(&self) -> usize {
         self.all.iter().filter(|stream| stream.is_deaf).count()
-    }
-
-    /// Whether this stream was closed because it sends no events.
-    pub(super) fn is_deaf(&self, index: usize) -> bool {
-        self.all.get(index).is_some_and(|stream| stream.is_deaf)
     }
 
     /// Whether the streams of all single queues are deaf.
@@ -385,12 +364,16 @@ impl Streams {
     }
 }
 
-impl Stream {
+impl StreamState {
     fn call(&self) -> Option<CallId> {
         match self.stage {
             StreamStage::Closed => None,
             StreamStage::Asked(call) | StreamStage::Open(call, _) => Some(call),
         }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == StreamStage::Closed
     }
 
     fn is_open(&self) -> bool {

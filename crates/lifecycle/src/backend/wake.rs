@@ -32,7 +32,7 @@ impl Link {
             if !are_wanted {
                 self.timers.cancel(LinkTimer::Listen(index));
                 self.close_stream(index);
-            } else if Some(index) != self.streams.together() && !self.streams.is_deaf(index) {
+            } else if Some(index) != self.streams.together() && !self.streams.at(index).is_deaf {
                 self.listen(index, cx);
             }
         }
@@ -129,25 +129,25 @@ impl Link {
         let Some(index) = self.streams.find(call) else { return };
         let pause = self.stream_is_over(index, failure, cx);
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
-        if self.streams.was_cut(index) {
+        if self.streams.at(index).was_cut {
             self.stream_was_cut(pause, cx);
         } else {
             self.polls_are_alone(cx);
         }
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
-            && self.streams.is_closed(together)
+            && self.streams.at(together).is_closed()
             && !self.timers.is_armed(LinkTimer::Listen(together))
         {
             self.listen(together, cx);
         }
-        if Some(index) == self.streams.together() && self.streams.is_missing(index) {
+        if Some(index) == self.streams.together() && self.streams.at(index).is_missing {
             self.listen_to_deaf_later(cx);
         }
         // Other log lines report an outage.
         let is_outage = failure.class() == FailureClass::Outage
             && failure != Failure::NotFromBackend
-            && !self.streams.is_missing(index);
+            && !self.streams.at(index).is_missing;
         if self.streams.are_closed() && !is_outage && self.streams.are_offered(false) {
             self.notify(LinkNotice::NotListening(failure));
         }
@@ -186,7 +186,7 @@ impl Link {
     /// the outage has ended.
     pub(super) fn listen_after_outage(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
-            if self.streams.awaits_backend(index) && self.timers.is_armed(LinkTimer::Listen(index)) {
+            if self.streams.at(index).awaits_backend && self.timers.is_armed(LinkTimer::Listen(index)) {
                 let soon = cx.now.after(self.draws.jitter.up_to(BACK_WITHIN));
                 self.timers.arm_at_latest(LinkTimer::Listen(index), soon);
             }

@@ -92,9 +92,8 @@ impl Workers {
     }
 
     fn settles_later(&mut self, cx: &Context) {
-        if !self.timers.is_armed(WorkerTimer::Settled) {
-            self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
-        }
+        self.timers
+            .arm_at_latest(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
     }
 
     /// Whether holders that name their queues ask for more jobs than the configuration allows.

@@ -151,8 +151,7 @@ impl Workers {
         if let Some(holder) = self.holders.get(id)
             && holder.manners.answers_pings
             && holder.ready.is_some()
-            && !holder.is_closed
-            && !holder.is_given_up
+            && holder.is_there()
         {
             self.timers.arm(WorkerTimer::Ping(id), cx.now.after(PING_AFTER));
         }

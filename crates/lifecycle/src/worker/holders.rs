@@ -64,6 +64,13 @@ impl Holders {
         Some(result)
     }
 
+    fn change_all_of(&mut self, process: ProcessId, change: impl Fn(&mut Holder)) {
+        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
+        for holder in theirs {
+            self.change(holder, &change);
+        }
+    }
+
     /// Adds the share of a holder to the offers, or takes it away.
     fn offer(&mut self, share: Share, is_in: bool) {
         if let Some(limit) = share.limit {
@@ -228,10 +235,7 @@ impl Holders {
 
     /// A process gets no more jobs, on none of its holders.
     pub fn give_up_on(&mut self, process: ProcessId) {
-        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
-        for holder in theirs {
-            self.change(holder, |holder| holder.is_given_up = true);
-        }
+        self.change_all_of(process, |holder| holder.is_given_up = true);
     }
 
     /// Whether this process has ended.
@@ -267,10 +271,7 @@ impl Holders {
 
     /// Keeps a process for one job: its holders are given no other, or are again.
     pub fn keep(&mut self, process: ProcessId, is_kept: bool) {
-        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
-        for holder in theirs {
-            self.change(holder, |holder| holder.is_kept = is_kept);
-        }
+        self.change_all_of(process, |holder| holder.is_kept = is_kept);
     }
 
     /// How many jobs an ended process left unanswered, counted at the first call.
