@@ -28,13 +28,6 @@ pub(crate) struct Demand {
     pub(crate) newest_pull: Option<PullId>,
 }
 
-struct Asked {
-    count: usize,
-    queues: Option<Vec<Text>>,
-    is_for_pushed: bool,
-    is_second: bool,
-}
-
 impl Link {
     /// Whether a FETCH may be sent, apart from the demand. Holders that ask for jobs themselves
     /// (`are_pulls_waiting`) have at most one FETCH in flight.
@@ -45,43 +38,33 @@ impl Link {
 
     /// Sends a FETCH for the wanted jobs, if that is worth a request.
     pub(crate) fn fetch(&mut self, demand: Demand, cx: &Context) {
-        let newest_pull = demand.newest_pull;
-        let Some(worker) = self.session.worker.clone() else {
+        let Some(mut fetch) = self.next_fetch(demand, cx) else {
             return;
         };
-        let Some(asked) = self.asked(demand, cx) else { return };
-        let Ok(count @ 1..) = u32::try_from(asked.count) else {
+        let Ok(count @ 1..) = u32::try_from(fetch.count) else {
             return;
         };
-        if asked.is_second {
+        if fetch.is_second {
             self.session.fetch_pace.second_at = Some(cx.now);
         }
-        let is_woken = asked.is_for_pushed && self.wake_ups.fetch_goes_out(cx.now);
-        if is_woken {
+        fetch.is_woken = fetch.is_for_pushed && self.wake_ups.fetch_goes_out(cx.now);
+        if fetch.is_woken {
             self.notify(LinkNotice::WokenUp);
         }
-        let fetch = SentFetch {
-            worker: worker.clone(),
-            at: cx.now,
-            count: asked.count,
-            queues: asked.queues.clone(),
-            pull: newest_pull,
-            is_woken,
-            is_for_pushed: asked.is_for_pushed,
-            is_second: asked.is_second,
-        };
         self.session.sent_fetch_form = self.session.fetch_forms.next;
         let call = Call::Fetch {
-            worker,
+            worker: fetch.worker.clone(),
             count,
-            queues: asked.queues,
+            queues: fetch.queues.clone(),
             visibility: cx.options.visibility_timeout,
             form: self.session.fetch_forms.next,
         };
         self.call(call, Purpose::Fetch(fetch), cx.options.request_timeout, cx);
     }
 
-    fn asked(&self, demand: Demand, cx: &Context) -> Option<Asked> {
+    /// The FETCH that the demand calls for, if it is worth a request.
+    fn next_fetch(&self, demand: Demand, cx: &Context) -> Option<SentFetch> {
+        let worker = self.session.worker.clone()?;
         let (others, on_their_way) = self.fetches_on_their_way();
         let pushed = demand.pushed.saturating_sub(on_their_way);
         let is_for_pushed = pushed > 0 && !self.timers.is_armed(LinkTimer::Fetch);
@@ -103,9 +86,13 @@ impl Link {
         } else {
             MOST_ASKED_FOR
         };
-        Some(Asked {
+        Some(SentFetch {
+            worker,
+            at: cx.now,
             count: free.min(most),
             queues,
+            pull: demand.newest_pull,
+            is_woken: false,
             is_for_pushed,
             is_second: others > 0,
         })
