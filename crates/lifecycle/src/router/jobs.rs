@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use crate::api::ids::{CallId, HolderId, JobId, ProcessId, PullId, WorkerId};
-use crate::api::{Delivery, FromWorker, JobRequest, Moment, OfPull, Outcome, Reply};
+use crate::api::{Delivery, JobRequest, Moment, OfPull, Outcome, Reply};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
 use crate::jobs::facts::EndFacts;
@@ -95,38 +95,11 @@ impl Lifecycle {
         is_news
     }
 
-    /// A message of a holder about jobs.
-    pub(crate) fn said_about_jobs(&mut self, id: HolderId, said: FromWorker, now: Moment) {
-        let answered = |lifecycle: &mut Self, job: &JobId, what: Outcome| {
-            // A holder that pauses gets no slot back by its answer.
-            if lifecycle.jobs(now, |jobs, cx| jobs.answered(id, job, what, cx)) {
-                lifecycle.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
-            }
-        };
-        match said {
-            FromWorker::Ack { job, result } => answered(self, &job, Outcome::Acked { result }),
-            FromWorker::Fail { job, error } => answered(self, &job, Outcome::Failed { error }),
-            FromWorker::Release { job, reason, after } => {
-                let reason = reason.unwrap_or_else(|| "released by the worker".into());
-                answered(self, &job, Outcome::Requeued { reason, after });
-            }
-            FromWorker::Progress { job, progress } => self.jobs(now, |jobs, cx| {
-                if let Some(claim) = jobs.held_by(id, &job) {
-                    jobs.progress(claim, progress, cx);
-                }
-            }),
-            FromWorker::Checkpoint { job, state } => self.jobs(now, |jobs, cx| {
-                if let Some(claim) = jobs.held_by(id, &job) {
-                    jobs.checkpoint(claim, state, cx);
-                }
-            }),
-            FromWorker::Beats { jobs: named } => self.jobs(now, |jobs, cx| jobs.beats(id, named, cx)),
-            FromWorker::Ready(_)
-            | FromWorker::Heartbeat { .. }
-            | FromWorker::Pong { .. }
-            | FromWorker::Wants(_)
-            | FromWorker::WantsNoMore { .. }
-            | FromWorker::Garbage { .. } => {}
+    /// Passes on the outcome that a holder reports.
+    pub(crate) fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
+        // A holder that pauses gets no slot back by its answer.
+        if self.jobs(now, |jobs, cx| jobs.answered(id, job, what, cx)) {
+            self.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
         }
     }
 

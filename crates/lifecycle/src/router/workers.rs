@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::ids::{HolderId, JobId, ProcessId, WorkerId};
-use crate::api::{FromWorker, JobNotice, Manners, Moment, Reason, Subject};
+use crate::api::{FromWorker, JobNotice, Manners, Moment, Outcome, Reason, Subject};
 use crate::backend::link::Link;
 use crate::jobs::job::Job;
 use crate::jobs::part::Jobs;
@@ -70,6 +70,11 @@ impl Lifecycle {
         if !matches!(said, FromWorker::Garbage { .. }) {
             self.workers.makes_sense(id);
         }
+        self.take_frame(id, said, now);
+        self.workers(now, |workers, cx| workers.expect_life(id, cx));
+    }
+
+    fn take_frame(&mut self, id: HolderId, said: FromWorker, now: Moment) {
         match said {
             FromWorker::Ready(ready) => {
                 if self.workers(now, |workers, cx| workers.ready(id, ready, cx)) {
@@ -78,12 +83,23 @@ impl Lifecycle {
                     self.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
                 }
             }
-            FromWorker::Ack { .. }
-            | FromWorker::Fail { .. }
-            | FromWorker::Release { .. }
-            | FromWorker::Progress { .. }
-            | FromWorker::Checkpoint { .. }
-            | FromWorker::Beats { .. } => self.said_about_jobs(id, said, now),
+            FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
+            FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
+            FromWorker::Release { job, reason, after } => {
+                let reason = reason.unwrap_or_else(|| "released by the worker".into());
+                self.answered(id, &job, Outcome::Requeued { reason, after }, now);
+            }
+            FromWorker::Progress { job, progress } => self.jobs(now, |jobs, cx| {
+                if let Some(claim) = jobs.held_by(id, &job) {
+                    jobs.progress(claim, progress, cx);
+                }
+            }),
+            FromWorker::Checkpoint { job, state } => self.jobs(now, |jobs, cx| {
+                if let Some(claim) = jobs.held_by(id, &job) {
+                    jobs.checkpoint(claim, state, cx);
+                }
+            }),
+            FromWorker::Beats { jobs: named } => self.jobs(now, |jobs, cx| jobs.beats(id, named, cx)),
             FromWorker::Heartbeat { job } => {
                 if self.jobs(now, |jobs, _| jobs.held_by(id, &job)).is_some() {
                     self.link(now, Link::heartbeat_for_worker);
@@ -110,11 +126,10 @@ impl Lifecycle {
                 });
                 if let Some((subject, answer)) = held {
                     self.notify(JobNotice::AnswerMended(subject, message));
-                    self.said_about_jobs(id, answer, now);
+                    self.take_frame(id, answer, now);
                 }
             }
         }
-        self.workers(now, |workers, cx| workers.expect_life(id, cx));
     }
 
     /// The job that this holder has under this id.
