@@ -4,15 +4,13 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
 use log::{info, warn};
 use mio::net::TcpListener;
-use mio::unix::SourceFd;
-use mio::{Interest, Poll, Waker};
+use mio::{Poll, Waker};
 
 use crate::config::{Config, Mode, Value, keys};
 use crate::daemon::backend::client::Backend;
@@ -53,7 +51,6 @@ use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
 use ojs_os::clock;
 use ojs_os::entry::Environ;
-use ojs_os::file_watch::FileWatch;
 use ojs_os::image;
 use ojs_os::init;
 use ojs_os::open_files::{OpenFiles, raise_open_files_limit};
@@ -158,7 +155,6 @@ fn set_up(
     let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
     let waker = waker(&poll)?;
     let (backend, traces) = start_clients(config, &waker)?;
-    let token_file = watch_token_file(config, &poll);
 
     // The secrets were read by the configuration; from here on only the requests to the backend
     // have them.
@@ -179,7 +175,6 @@ fn set_up(
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
         usage: UsageReader::new(config.own_program().is_some(), waker),
-        token_file,
         plan,
         program: started_program(config, &facts),
         narrator: narrator(config, &facts),
@@ -386,28 +381,6 @@ fn start_clients(config: &Config, waker: &Arc<Waker>) -> Result<(Backend, Option
     );
     let traces = Exporter::start(config, waker, now()).map_err(|error| StartFailure::new(Exit::Internal, error))?;
     Ok((backend, traces))
-}
-
-/// A notice when the token changes. Without it a new one is found within a second.
-fn watch_token_file(config: &Config, poll: &Poll) -> Option<FileWatch> {
-    let path = config.backend.auth_token_file.as_deref()?;
-    let watch = FileWatch::new(path).and_then(|watch| {
-        let descriptor = watch.as_raw_fd();
-        poll.registry().register(
-            &mut SourceFd(&descriptor),
-            TokenOwner::TokenFile.token(),
-            Interest::READABLE,
-        )?;
-        Ok(watch)
-    });
-    watch
-        .inspect_err(|error| {
-            info!(
-                "backend.auth_token_file = {}: a change cannot be noticed at once ({error}), only by the next request",
-                path.display()
-            );
-        })
-        .ok()
 }
 
 fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {

@@ -36,7 +36,6 @@ use ojs_os::allocator;
 use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
 use ojs_os::clock;
-use ojs_os::file_watch::FileWatch;
 use ojs_os::reaper::{self, Reaped};
 use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals;
@@ -80,8 +79,6 @@ pub struct EventLoop {
     pub(super) metrics: Metrics,
     /// The memory and the processor time of the worker.
     pub(super) usage: UsageReader,
-    /// The watch of the token's file, if there is a file that can be watched.
-    pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
     /// The program of the plan, for a message that it could not be started.
     pub(super) program: String,
@@ -268,7 +265,6 @@ impl EventLoop {
                         .iter_mut()
                         .for_each(|traces| traces.sender.is_ready(slot, event));
                 }
-                TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::Interface => self.interface.is_acceptable(),
                 TokenOwner::Connection(id) => self.interface.is_ready(id, event, &mut self.inbox),
                 TokenOwner::Process(number) => self.processes.look_at(number, &mut self.inbox),
@@ -336,6 +332,9 @@ impl EventLoop {
             }
             BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
         });
+        if backend.take_token_change() {
+            inbox.push_back(Event::CredentialsChanged);
+        }
     }
 
     /// Runs `act` with the interface and the context that it needs.
@@ -360,29 +359,6 @@ impl EventLoop {
             now: now(),
         };
         act(&mut self.interface, &mut turn);
-    }
-
-    fn look_at_token_file(&mut self) {
-        let Some(watch) = &mut self.token_file else { return };
-        match watch.take() {
-            Ok((is_changed, has_more)) => {
-                if is_changed {
-                    self.backend.token_changed();
-                    self.inbox.push_back(Event::CredentialsChanged);
-                }
-                if has_more {
-                    // The kernel reports it only once.
-                    let descriptor = watch.as_raw_fd();
-                    let (token, interest) = (TokenOwner::TokenFile.token(), Interest::READABLE);
-                    let registry = self.poll.registry();
-                    let again = registry.reregister(&mut SourceFd(&descriptor), token, interest);
-                    if let Err(error) = again {
-                        warn!("{TOKEN_FILE_UNWATCHED}: {error}; {}", remedy(&error));
-                    }
-                }
-            }
-            Err(error) => warn!("{TOKEN_FILE_UNWATCHED}: {error}; {}", remedy(&error)),
-        }
     }
 
     fn reap(&mut self) {
@@ -456,10 +432,6 @@ impl EventLoop {
         }
     }
 }
-
-/// The beginning of a warning about the watch on the token's file.
-const TOKEN_FILE_UNWATCHED: &str =
-    "backend.auth_token_file: changes are no longer noticed at once, only by the next request";
 
 /// The time, for the machine.
 pub fn now() -> Moment {

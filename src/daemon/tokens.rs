@@ -25,8 +25,6 @@ pub enum TokenOwner {
     Signals,
     /// The threads that block in place of the loop.
     Threads,
-    /// The file with the token for the backend.
-    TokenFile,
     /// The listener for the worker's programs: one of them connects.
     Interface,
     /// The listener of the health endpoints: a client connects.
@@ -57,10 +55,9 @@ impl TokenOwner {
             Self::Signals => (0, 0),
             Self::Interface => (0, 1),
             Self::Threads => (0, 2),
-            Self::TokenFile => (0, 3),
-            Self::ProbeListener => (0, 4),
-            Self::ControlSocket => (0, 5),
-            Self::Nothing => (0, 6),
+            Self::ProbeListener => (0, 3),
+            Self::ControlSocket => (0, 4),
+            Self::Nothing => (0, 5),
             Self::Probe(slot) => (1, slot),
             Self::Client(number) => (2, size(number)),
             Self::Backend(slot) => (3, slot),
@@ -82,9 +79,8 @@ impl TokenOwner {
             (0, 0) => Self::Signals,
             (0, 1) => Self::Interface,
             (0, 2) => Self::Threads,
-            (0, 3) => Self::TokenFile,
-            (0, 4) => Self::ProbeListener,
-            (0, 5) => Self::ControlSocket,
+            (0, 3) => Self::ProbeListener,
+            (0, 4) => Self::ControlSocket,
             (1, _) => Self::Probe(slot),
             (2, _) => Self::Client(number),
             (3, _) => Self::Backend(slot),
@@ -110,7 +106,6 @@ mod tests {
         let single = [
             TokenOwner::Signals,
             TokenOwner::Threads,
-            TokenOwner::TokenFile,
             TokenOwner::Interface,
             TokenOwner::ProbeListener,
             TokenOwner::ControlSocket,

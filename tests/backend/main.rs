@@ -333,33 +333,6 @@ fn more_reports_than_there_is_room_for_are_refused_at_once_and_each_is_answered_
 }
 
 #[test]
-fn the_token_file_is_read_again_for_each_request() {
-    let backend = backend::Backend::start();
-    let name = format!("ojs-token-file-{}-{}", std::process::id(), backend.address().port());
-    let directory = temp::TempDir::new(std::env::temp_dir().join(name)).unwrap();
-    let file: PathBuf = directory.path().join("token");
-    let mut with_file = settings(&backend.url());
-    with_file.backend.auth_token_file = Some(file.clone());
-    let mut rig = Rig::new(with_file);
-    for text in ["  first\n", "second"] {
-        std::fs::write(&file, text).unwrap();
-        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
-    }
-    for unusable in ["", "two words", "\u{fc}"] {
-        std::fs::write(&file, unusable).unwrap();
-        assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
-    }
-    std::fs::remove_file(&file).unwrap();
-    assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
-    let records = backend.records();
-    let tokens: Vec<_> = records
-        .iter()
-        .map(|record| record.request.header("authorization").unwrap())
-        .collect();
-    assert_eq!(tokens, ["Bearer first", "Bearer second"]);
-}
-
-#[test]
 fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
     let error = |path: &str, as_key: bool| {
         let mut settings = settings("https://127.0.0.1:1");

@@ -2,14 +2,12 @@
 //! kind; and what was logged meanwhile.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 
 use ojs_init::config::{self, Environment, Flags};
 use ojs_init::daemon::backend::client::{Backend, BackendSays, Heard};
@@ -20,7 +18,6 @@ use ojs_lifecycle::api::{
     StreamNews, Takes, WorkerId, WorkerState,
 };
 use ojs_os::clock;
-use ojs_os::file_watch::FileWatch;
 use ojs_wire::backend::request::Identity;
 
 use crate::backend::{self, Endpoint};
@@ -86,7 +83,6 @@ const TOLD: Token = Token(usize::MAX / 2);
 struct Loop {
     poll: Poll,
     backend: Backend,
-    token_file: Option<FileWatch>,
     told: Receiver<Told>,
     sender: Sender<(u64, Reply, Instant)>,
     listener: Sender<Heard>,
@@ -112,11 +108,8 @@ impl Loop {
             let mut is_told = false;
             for event in &events {
                 is_told |= event.token() == TOLD;
-                let owner = TokenOwner::of(event.token());
-                if let TokenOwner::Backend(slot) = owner {
+                if let TokenOwner::Backend(slot) = TokenOwner::of(event.token()) {
                     self.backend.is_ready(slot, event);
-                } else if owner == TokenOwner::TokenFile {
-                    self.look_at_token_file();
                 }
             }
             self.turn();
@@ -168,13 +161,6 @@ impl Loop {
             },
         );
     }
-
-    fn look_at_token_file(&mut self) {
-        let Some(watch) = &mut self.token_file else { return };
-        if watch.take().unwrap().0 {
-            self.backend.token_changed();
-        }
-    }
 }
 
 impl Rig {
@@ -182,16 +168,6 @@ impl Rig {
         record_log();
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), TOLD).unwrap());
-        let token_file = settings.backend.auth_token_file.as_deref();
-        let token_file = token_file.map(|path| FileWatch::new(path).unwrap());
-        if let Some(watch) = &token_file {
-            let descriptor = watch.as_raw_fd();
-            let token = TokenOwner::TokenFile.token();
-            let registry = poll.registry();
-            registry
-                .register(&mut SourceFd(&descriptor), token, Interest::READABLE)
-                .unwrap();
-        }
         let backend = Backend::start(settings, Arc::clone(&waker)).unwrap();
         let (sender, answers) = channel();
         let (listener, heard) = channel();
@@ -200,7 +176,6 @@ impl Rig {
         let looping = Loop {
             poll,
             backend,
-            token_file,
             told,
             sender,
             listener,

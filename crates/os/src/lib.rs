@@ -11,7 +11,7 @@
 //! | which other processes are there? | `process`, `pidfd`, `child_lists`, `own_children`, `leftovers`, `descriptors` |
 //! | which process has a connection? | `socket` (Unix), `socket_owner` (TCP), `tcp` |
 //! | how much memory is used? | `cgroup`, `cgroup_memory`, `process_memory`, `family_usage` |
-//! | files and directories | `dirs`, `mounts`, `file_watch`, `memfd`, `remove_tree`, `program_file` |
+//! | files and directories | `dirs`, `mounts`, `memfd`, `remove_tree`, `program_file` |
 //! | this process's own memory | `allocator`, `arena` |
 //!
 //! The crate may use `ojs_values`. Start with `child` and `signals`: both have a page of reasons.
@@ -30,7 +30,6 @@ pub mod dirs;
 pub mod entry;
 pub mod errno;
 pub mod family_usage;
-pub mod file_watch;
 pub mod image;
 pub mod init;
 pub mod job_channel;

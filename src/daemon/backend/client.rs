@@ -214,9 +214,9 @@ impl Backend {
         self.fail(id, &Fault::Abandoned);
     }
 
-    /// The token may have changed.
-    pub fn token_changed(&mut self) {
-        self.token.changed();
+    /// Whether the token has changed since the last call.
+    pub fn take_token_change(&mut self) -> bool {
+        self.token.take_change()
     }
 
     /// The kernel reported an event on the connection in this slot.
@@ -231,7 +231,7 @@ impl Backend {
     pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
         let turn = BackendTurn { registry, now };
         // Take both results, because the next request wants the newest ones.
-        let (has_names, has_token) = (self.names.take(now), self.token.take());
+        let (has_names, has_token) = (self.names.take(now), self.token.turn(now));
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
             self.tunnels.thread_has_news();
@@ -285,7 +285,8 @@ impl Backend {
     /// When the next thing is due.
     pub fn next_deadline(&self) -> Option<Moment> {
         let of_ours = self.deadlines.next().map(|(due, _)| due);
-        of_ours.into_iter().chain(self.tunnels.next_deadline()).min()
+        let of_others = [self.tunnels.next_deadline(), self.token.next_deadline()];
+        of_ours.into_iter().chain(of_others.into_iter().flatten()).min()
     }
 
     /// A panic costs this one answer and its connection.
@@ -372,9 +373,7 @@ impl Backend {
     /// Interprets the received bytes as the answer.
     pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: Received) {
         let Some(pending) = self.pending.get(&id) else { return };
-        if matches!(received.head.status, 401 | 403) {
-            self.token.changed();
-        }
+        self.token.answered(received.head.status);
         let outcome = self.outcomes.of_answer(&pending.call, received, pending.first_was_sent);
         self.answer(id, outcome);
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -12,6 +13,9 @@ use ojs_os::errno::is_shortage;
 
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
+
+/// Between two complaints: the file is looked at each second while it holds no token.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 
 /// The result of a look into the file.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl TokenFile {
     pub(in crate::daemon) fn new(path: PathBuf) -> Self {
         Self {
             path,
-            complaints: Throttle::default(),
+            complaints: Throttle::every(COMPLAIN_EVERY),
         }
     }
 

@@ -1,5 +1,6 @@
-//! The newest token, for requests on the loop. Its file is read by a thread: a file system may
-//! hang, the loop may not.
+//! The newest token, for requests on the loop. A thread alone touches its file, because a file
+//! system may hang and the loop may not. Inotify does not watch the file: the start of a watch
+//! looks up the path, and a change by another machine on a network file system causes no notice.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,9 +17,14 @@ use ojs_os::threads;
 /// Stack of the thread, in bytes. It holds no buffer.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// How long the last token counts. No event reports the change that another machine makes to a
-/// network file system.
-const FRESH_LIMIT: Duration = Duration::from_secs(1);
+/// How long the last token counts.
+const FRESH_LIMIT: Duration = Duration::from_millis(100);
+
+/// Pause between two looks into the file while there is no token, or the backend refuses it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Looks after a refused request: until the longest pause before its retry is surely over.
+const LOOKS_AFTER_A_REFUSAL: u32 = 60;
 
 /// How long a request with an older token waits for the newest one.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -42,8 +48,12 @@ pub(in crate::daemon) struct TokenReader {
     /// Stack of the thread, in bytes.
     stack_bytes: usize,
     newest: Option<Secret>,
-    /// When the last look into the file began.
+    /// When the last look into the file was tried.
     read_at: Moment,
+    /// Looks that are left since the backend refused a token.
+    looks_left: u32,
+    /// Whether the file has held another token since this was last asked.
+    has_changed: bool,
     /// How many looks there were, and the number of the first one that counts.
     asked: u64,
     needed: u64,
@@ -68,6 +78,8 @@ impl TokenReader {
             stack_bytes,
             newest: backend.auth_token.clone().filter(|_| backend.auth_token_file.is_none()),
             read_at: now,
+            looks_left: 0,
+            has_changed: false,
             asked: 0,
             needed: 0,
             asked_at: None,
@@ -81,9 +93,25 @@ impl TokenReader {
         reader
     }
 
-    /// The file may hold another token by now.
-    pub(in crate::daemon) fn changed(&mut self) {
-        self.needed = self.asked + 1;
+    /// The backend answered with this status. After a refusal the file may hold another token by
+    /// now, or soon.
+    pub(in crate::daemon) fn answered(&mut self, status: u16) {
+        if matches!(status, 401 | 403) {
+            self.needed = self.asked + 1;
+            self.looks_left = LOOKS_AFTER_A_REFUSAL;
+        }
+    }
+
+    /// Whether the file has held another token since the last call.
+    pub(in crate::daemon) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// When the next look is due that no request asks for.
+    pub(in crate::daemon) fn next_deadline(&self) -> Option<Moment> {
+        let is_watched = self.file.is_some() && (self.looks_left > 0 || self.newest.is_none());
+        // The end of a look that is under way wakes the loop.
+        (is_watched && self.asked_at.is_none()).then(|| self.read_at.after(LOOK_EVERY))
     }
 
     /// The newest token; none if requests carry none.
@@ -124,6 +152,7 @@ impl TokenReader {
             return self.asked_at;
         }
         self.asked += 1;
+        self.read_at = now;
         let is_asked = self
             .questions
             .as_ref()
@@ -131,7 +160,6 @@ impl TokenReader {
         if !is_asked && !self.start() {
             return None;
         }
-        self.read_at = now;
         self.asked_at = Some(now);
         self.asked_at
     }
@@ -167,16 +195,29 @@ impl TokenReader {
         true
     }
 
-    /// Takes the results of the thread. Returns true if waiting requests should look again.
-    ///
+    /// Takes the results of the thread, and starts a look that is due. Returns true if waiting
+    /// requests should look again.
+    pub(in crate::daemon) fn turn(&mut self, now: Moment) -> bool {
+        let is_new = self.take();
+        if self.next_deadline().is_some_and(|due| due <= now) {
+            self.looks_left = self.looks_left.saturating_sub(1);
+            self.ask(now);
+        }
+        is_new
+    }
+
     /// The end of the thread ends the look and keeps the last token. The next look is due after
     /// [`FRESH_LIMIT`], so a thread that always dies costs one thread in that time.
-    pub(in crate::daemon) fn take(&mut self) -> bool {
+    fn take(&mut self) -> bool {
         let Some(answers) = &self.answers else { return false };
         let mut is_new = false;
         loop {
             match answers.try_recv() {
-                Ok(TokenLook::Token(token)) => self.newest = Some(token),
+                Ok(TokenLook::Token(token)) => {
+                    // The token of the first look is no change.
+                    self.has_changed |= self.asked > 1 && self.newest.as_ref() != Some(&token);
+                    self.newest = Some(token);
+                }
                 Ok(TokenLook::NoToken) => self.newest = None,
                 Ok(TokenLook::Unread) => {}
                 Err(TryRecvError::Disconnected) if self.asked_at.is_some() => self.questions = None,
@@ -226,7 +267,8 @@ mod tests {
         let later = ojs_os::clock::monotonic() + Duration::from_secs(60);
         assert_eq!(
             reader.complaints.is_due_at(later).as_deref(),
-            Some(" (and 500 times more since this was last said)")
+            Some(" (and 5 times more since this was last said)"),
+            "a thread is tried after FRESH_LIMIT"
         );
     }
 
@@ -236,14 +278,50 @@ mod tests {
         lose_thread(&mut reader);
         assert!(reader.take(), "the look of the dead thread is over");
         assert_eq!(
-            reader.state(at(999)),
+            reader.state(at(99)),
             TokenState::Missing,
             "no other thread within FRESH_LIMIT"
         );
-        assert_eq!(reader.state(at(1_000)), TokenState::Wait(None), "another thread reads");
+        assert_eq!(reader.state(at(100)), TokenState::Wait(None), "another thread reads");
         let answer = reader.answers.as_ref().unwrap().recv_timeout(Duration::from_secs(60));
         assert!(matches!(answer, Ok(TokenLook::NoToken)), "it answers");
         assert!(!reader.take());
+    }
+
+    #[test]
+    fn the_file_is_looked_at_each_second_while_there_is_no_token_and_a_minute_after_a_refusal() {
+        let mut reader = reader(STACK_BYTES);
+        assert_eq!(reader.next_deadline(), None, "a look is under way");
+        answer(&mut reader, 0, TokenLook::NoToken);
+        assert_eq!(reader.next_deadline(), Some(at(1_000)));
+        assert!(!reader.turn(at(1_000)));
+        assert!(reader.asked_at.is_some(), "it looks although no request asks");
+        answer(&mut reader, 1_000, token("first"));
+        assert!(reader.take_change() && !reader.take_change());
+        assert_eq!(reader.next_deadline(), None, "nothing wakes an idle worker");
+
+        reader.answered(500);
+        assert_eq!(reader.next_deadline(), None);
+        reader.answered(401);
+        for second in 2..62 {
+            assert_eq!(reader.next_deadline(), Some(at(second * 1_000)));
+            assert!(!reader.turn(at(second * 1_000)));
+            answer(&mut reader, second * 1_000, token("first"));
+        }
+        assert_eq!(reader.next_deadline(), None, "the refused request was repeated by now");
+        assert!(!reader.take_change());
+    }
+
+    fn token(text: &str) -> TokenLook {
+        TokenLook::Token(Secret::parse(text).unwrap())
+    }
+
+    /// The look that is under way ends with this.
+    fn answer(reader: &mut TokenReader, millis: u64, look: TokenLook) {
+        let (sender, answers) = mpsc::channel();
+        reader.answers = Some(answers);
+        sender.send(look).unwrap();
+        assert!(reader.turn(at(millis)));
     }
 
     /// Leaves the channels as a panic of the thread does.

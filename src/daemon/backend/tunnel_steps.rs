@@ -44,8 +44,8 @@ impl Tunnels {
             TunnelNews::Head(head) => Some(head),
             TunnelNews::HasBytes | TunnelNews::HasRoom | TunnelNews::Done | TunnelNews::Failed(_) => None,
         });
-        if head.is_some_and(|head| matches!(head.status, 401 | 403)) {
-            turn.way.token.changed();
+        if let Some(head) = head {
+            turn.way.token.answered(head.status);
         }
         if let Some(head) = head
             && head.is_event_stream()
