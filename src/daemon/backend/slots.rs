@@ -54,7 +54,7 @@ impl<O> ConnectionSlots<O> {
     {
         let start = || BackendConnection::start(address, owner, now);
         let mut connection = match start() {
-            Err(error) if is_shortage(&error) && make_room(self) => start()?,
+            Err(error) if lacks_descriptors(&error) && make_room(self) => start()?,
             result => result?,
         };
         let has_room = !self.is_full() || (make_room(self) && !self.is_full());
@@ -97,7 +97,7 @@ impl<O> ConnectionSlots<O> {
 }
 
 /// Whether there was no descriptor.
-fn is_shortage(error: &io::Error) -> bool {
+fn lacks_descriptors(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw),
         Some(Errno::EMFILE | Errno::ENFILE)
