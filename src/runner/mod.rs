@@ -65,6 +65,7 @@ use ojs_os::cgroup::OomKills;
 use ojs_os::entry::Environ;
 use ojs_os::image;
 use ojs_os::init;
+use ojs_os::open_files::raise_open_files_limit;
 use ojs_os::own_children::OwnChildren;
 use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals::{self, SignalSet};
@@ -173,7 +174,9 @@ fn assemble(
         reader: OutputReader::new(redaction),
         starter: Starter {
             routes,
-            limits: start::limits(&settings.exec.rlimits),
+            // Each job keeps descriptors of the runner. Where a filter forbids to raise the limit,
+            // fewer jobs run at once.
+            limits: start::limits(raise_open_files_limit().ok(), &settings.exec.rlimits),
             temporary,
             users,
             environ,

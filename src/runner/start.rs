@@ -30,6 +30,7 @@ use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::init;
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
+use ojs_os::open_files::OpenFiles;
 use ojs_os::program_file::ProgramFault;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
@@ -264,12 +265,12 @@ pub fn check_memory_files() -> io::Result<()> {
     }
 }
 
-/// The limits of jobs. The configuration uses equal names.
-pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
-    let limits = rlimits.0.iter();
-    limits
-        .filter_map(|limit| Limit::named(limit.resource, limit.soft, limit.hard))
-        .collect()
+/// The limits of jobs: that of descriptors which the runner itself had before, then the configured
+/// ones. The configuration uses equal names.
+pub fn limits(open_files: Option<OpenFiles>, rlimits: &Rlimits) -> Vec<Limit> {
+    let configured = rlimits.0.iter();
+    let configured = configured.filter_map(|limit| Limit::named(limit.resource, limit.soft, limit.hard));
+    open_files.map(Limit::from).into_iter().chain(configured).collect()
 }
 
 /// Checks that every command exists and may be executed, as a start in `directory` would find it.

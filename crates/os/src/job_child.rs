@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::errno::errno;
+use crate::open_files::OpenFiles;
 
 /// The first descriptor behind a job's own ones.
 const FIRST_OTHER: c_int = 4;
@@ -59,6 +60,18 @@ impl Limit {
             soft: soft.unwrap_or(libc::RLIM_INFINITY),
             hard: hard.unwrap_or(libc::RLIM_INFINITY),
         })
+    }
+}
+
+impl From<OpenFiles> for Limit {
+    fn from(OpenFiles(limit): OpenFiles) -> Self {
+        #[allow(clippy::cast_possible_wrap, trivial_numeric_casts, reason = "a small number")]
+        let resource = libc::RLIMIT_NOFILE as c_int;
+        Self {
+            resource,
+            soft: limit.rlim_cur,
+            hard: limit.rlim_max,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::errno::check;
 
 /// How many descriptors a process may have.
 #[derive(Debug, Clone, Copy)]
-pub struct OpenFiles(libc::rlimit64);
+pub struct OpenFiles(pub(crate) libc::rlimit64);
 
 impl OpenFiles {
     fn ours() -> io::Result<Self> {

@@ -103,6 +103,28 @@ fn a_job_for_whose_start_too_few_descriptors_are_left_waits_and_does_not_fail() 
 }
 
 #[test]
+fn the_runner_has_descriptors_up_to_the_hard_limit_and_its_jobs_keep_the_soft_one() {
+    for (rlimits, expected) in [("", 64), ("rlimits = { nofile = \"32:48\" }\n", 32)] {
+        let stage = Stage::new();
+        stage.enqueue(1..=20);
+        let waits = "until [ -e \"$NOTES.go\" ]; do sleep 0.05; done; ulimit -Sn";
+        let start = handler(&stage, &format!("echo \"$OJS_JOB_ID\" >>\"$NOTES\"; {waits}"));
+        let mut init = configured(&stage, start, &format!("[exec]\n{rlimits}"))
+            .with("OJS_CONCURRENCY", "20")
+            .through(&["sh", "-c", "ulimit -Sn 64; exec \"$@\"", "sh"])
+            .start();
+        for number in 1..=20 {
+            init.notes_line(&format!("j{number}"));
+        }
+        std::fs::write(stage.at("init.notes.go"), "").unwrap();
+        for number in 1..=20 {
+            stage.becomes(&format!("j{number}"), &[Outcome::Acked(Some(expected.into()))]);
+        }
+        init.stops();
+    }
+}
+
+#[test]
 fn a_command_that_is_not_there_at_the_start_ends_the_init_as_a_worker_would() {
     for (command, status) in [("/nowhere/at/all", 127), ("/etc/passwd", 126)] {
         let stage = Stage::new();
