@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio
 import contextlib
 import functools
 import json
 import logging
-import math
 import math
 import os
 import platform
@@ -17,9 +15,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
-import weakref
-from types import TracebackType
 import traceback
 import weakref
 from types import TracebackType
@@ -38,7 +33,6 @@ LOST_GRACE = 0.25
 """Seconds that handlers get to end when the connection is closed."""
 
 Frame = Dict[str, Any]
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 READ_SIZE = 256 * 1024
 MAX_UNSPLIT = 16 * 1024
