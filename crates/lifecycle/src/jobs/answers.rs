@@ -6,10 +6,9 @@
 //! expires. After the end has begun it is sent at once, because ojs-init alone is then responsible
 //! for the outcome.
 
-use std::time::Duration;
-
 use crate::api::ids::{Claim, HolderId, JobId};
 use crate::api::{About, ErrorCode, JobTimer, Outcome};
+use crate::jobs::doubts::grant;
 use crate::jobs::job::{Job, Place};
 use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
@@ -159,9 +158,12 @@ impl Jobs {
         let Remembered::Dropped(delivery, worker) = self.memory.forget(id)? else {
             return None;
         };
+        let grant = grant(&delivery, cx.now, cx);
+        let claim = self.ledger.add(*delivery, worker, cx.now, grant);
         // No heartbeat has named it since it was dropped.
-        let granted = Duration::ZERO;
-        Some(self.ledger.add(*delivery, worker, cx.now, granted))
+        let job = self.ledger.get_mut(claim)?;
+        job.suspicion.may_have_lapsed = true;
+        Some(claim)
     }
 
     /// Limits the time that a holder waits for the reply to this outcome.

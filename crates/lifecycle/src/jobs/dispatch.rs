@@ -6,30 +6,41 @@ use std::time::Duration;
 use crate::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
 use crate::api::{
     CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobNotice, JobTimer, Leftovers,
-    MOST_JOB_ID_BYTES, Outcome, Phase, ToWorker,
+    MOST_JOB_ID_BYTES, Moment, Outcome, Phase, ToWorker,
 };
-use crate::jobs::doubts::granted;
+use crate::jobs::doubts::grant;
 use crate::jobs::facts::Offered;
-use crate::jobs::job::{BeatRecord, Handover, Held, Job, Place};
+use crate::jobs::job::{BeatRecord, Grant, Handover, Held, Job, Place};
 use crate::jobs::losses::may_end_for_a_job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
+/// The FETCH that brought a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed<'a> {
+    /// The incarnation for which it was sent.
+    pub(crate) worker: &'a WorkerId,
+    /// That incarnation has ended.
+    pub(crate) is_former: bool,
+    /// When it was sent. The reservation lasts from here on at least: the answer may have waited.
+    pub(crate) asked_at: Moment,
+}
+
 impl Jobs {
-    /// Enters one job from a FETCH. If `is_former`, the FETCH was sent for an incarnation that has
-    /// ended. Returns whether the job is new to ojs-init.
-    pub(crate) fn claim(&mut self, mut delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
+    /// Enters one job from a FETCH. Returns whether the job is new to ojs-init.
+    pub(crate) fn claim(&mut self, mut delivery: Delivery, claimed: Claimed, cx: &Context) -> bool {
         delivery.timeout = delivery.timeout.or(cx.options.job_timeout);
         let subject = Arc::clone(&delivery.subject);
         let id = &subject.id;
-        if self.adopt(id, &delivery, worker, cx) {
+        let Claimed { worker, is_former, .. } = claimed;
+        let grant = grant(&delivery, claimed.asked_at, cx);
+        if self.adopt(id, &delivery, worker, grant, cx) {
             return false;
         }
         let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
         let is_surplus = is_former || !cx.takes_jobs || is_full;
         let is_suspect = self.has_to_run_alone(&delivery, cx);
-        let granted = granted(&delivery, cx);
-        let claim = self.ledger.add(delivery, worker.clone(), cx.now, granted);
+        let claim = self.ledger.add(delivery, worker.clone(), cx.now, grant);
         self.ledger.is_suspect(claim, is_suspect);
         self.end_hold_of(id, cx);
         if is_surplus {
@@ -62,7 +73,7 @@ impl Jobs {
 
     /// Adopts the new delivery of a job that ojs-init has already. Its handler goes on with the new
     /// reservation. If no holder has the job yet, the whole delivery is replaced.
-    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, cx: &Context) -> bool {
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, grant: Grant, cx: &Context) -> bool {
         let held = self.ledger.claims_of(id).find(|claim| {
             self.ledger.get(*claim).is_some_and(|job| match job.place {
                 Place::Waiting | Place::Held(_) => true,
@@ -71,7 +82,7 @@ impl Jobs {
         });
         let Some(claim) = held else { return false };
         if self.ledger.waiting().contains(claim) {
-            self.replace_waiting(claim, delivery, worker, cx);
+            self.replace_waiting(claim, delivery, worker, grant, cx);
             self.ledger.is_suspect(claim, self.has_to_run_alone(delivery, cx));
             if !self.is_refused_as_too_large(claim, cx) {
                 self.notify(JobNotice::Replaced(Arc::clone(&delivery.subject)));
@@ -96,7 +107,7 @@ impl Jobs {
         };
         job.delivery.reservation = delivery.reservation.clone();
         job.delivery.subject = Arc::clone(&delivery.subject);
-        self.ledger.is_of(claim, worker, cx.now, granted(delivery, cx));
+        self.ledger.is_of(claim, worker, cx.now, grant);
         self.notify(JobNotice::Adopted(Arc::clone(&delivery.subject)));
         true
     }

@@ -2,6 +2,7 @@
 //!
 //! | the answer | what it can mean | what decides |
 //! |---|---|---|
+//! | none yet, but the reservation may have ended before a FAIL or a requeue | another worker has the job | a look |
 //! | none, or 5xx, to a FAIL or a requeue | the backend carried it out | a look |
 //! | 404 in the backend's own words | the job is gone, or the backend's store is away | time, and whether the store has shown itself since |
 //! | 409 to an ACK, without the job's state | an earlier ACK got through, or another program has the job | a look |
@@ -15,17 +16,20 @@ use crate::api::{
     About, Call, CancelReason, Delivery, ErrorCode, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView,
     Moment, Outcome, Reply,
 };
-use crate::jobs::job::{Job, Missing, Place, Question, Report};
+use crate::jobs::job::{Grant, Job, Missing, Place, Question, Report};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// Time after which an outcome, or the look before it, is given up if every attempt has failed in
-/// one way. Answers that seem to be from another program then count as the backend's, which reports
-/// in its own way that it does not know the job. A look that fails in another way is given up only
-/// if the store has shown itself since.
+/// Time after which an outcome, or the look before it, is given up. An outcome: if every attempt
+/// got an answer that seems to be from another program. It is the backend's then, which does not
+/// know the job, and reports that in its own way. A look: if every one failed while the store was
+/// there.
 const FAILS_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
+
+/// A store that has shown itself within this time is there. Pauses between two looks are shorter.
+const SEEN_LATELY: Duration = Duration::from_secs(60);
 
 /// A store that is away for longer than this has lost the job's reservation when it is back.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
@@ -34,14 +38,15 @@ const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 /// backend.
 const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
+/// Time without a heartbeat after which a backend gives the jobs of a worker to others, whatever
+/// their visibility timeout (requirements B-08).
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Assumed reservation of a job whose visibility timeout is unknown.
 const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
 
 /// Why the look after a FAIL or a requeue that may have been carried out decides nothing.
 const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
-
-/// Why a FAIL or a requeue is not sent after its job's reservation was over.
-const IS_NOT_OURS: &str = "its reservation was over, and the backend shows it as ended or another worker's";
 
 /// The part about jobs of a heartbeat that the backend has accepted.
 #[derive(Debug, Clone, Copy)]
@@ -81,25 +86,32 @@ impl Jobs {
     }
 
     /// Notes until when the jobs that an accepted heartbeat names are reserved.
-    pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
+    pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat) {
         let AcceptedHeartbeat { named, extended, .. } = accepted;
         if extended.is_some_and(|extended| !extended.is_empty()) {
             self.say(Said::StoreSeen(accepted.at));
         }
-        let kept_for = accepted.kept_for.unwrap_or(UNSAID_VISIBILITY);
+        let until = accepted.at.after(accepted.kept_for.unwrap_or(UNSAID_VISIBILITY));
+        let is_late = self.is_unheard(accepted.at);
+        self.beaten_at = Some(accepted.at);
         for (id, claim) in *named {
-            let Some(job) = self.ledger.get_mut(*claim) else {
-                continue;
-            };
+            // A delivery since then is another reservation.
+            let job = self.ledger.get_mut(*claim).filter(|job| job.claimed_at <= accepted.at);
+            let Some(job) = job else { continue };
             let is_listed = extended.map(|extended| extended.contains(id));
             let is_extended = is_listed.unwrap_or(!accepted.has_sent_lists);
-            // A delivery since then is another reservation.
-            let is_of_this = job.claimed_at <= accepted.at;
-            job.suspicion.may_have_lapsed |= is_of_this && (!is_extended || job.reserved_until <= accepted.at);
+            job.suspicion.may_have_lapsed |= is_late || !is_extended || job.reserved_until <= accepted.at;
             if is_listed != Some(false) {
-                job.reserved_until = job.reserved_until.max(cx.now.after(kept_for));
+                job.reserved_until = until;
             }
         }
+    }
+
+    /// Whether the backend may take the worker for dead at this moment, because it has accepted no
+    /// heartbeat for so long.
+    pub(super) fn is_unheard(&self, at: Moment) -> bool {
+        self.beaten_at
+            .is_some_and(|beaten| beaten.elapsed(at) >= HEARTBEAT_TIMEOUT)
     }
 
     /// The backend replied to a request of this moment that the job does not exist. ojs-init
@@ -108,9 +120,15 @@ impl Jobs {
     /// reply afterwards.
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
-        let until = job.reserved_until.min(cx.now.after(MISSING_FOR_GOOD));
+        let reserved_until = job.reserved_until;
+        let for_good = cx.now.after(MISSING_FOR_GOOD);
         let Some(report) = self.ledger.report_mut(claim) else {
             return;
+        };
+        // A store that has just come back may still hide a job whose reservation is over.
+        let until = match report.question {
+            Question::StillOurs => for_good,
+            Question::Done | Question::Completed | Question::ResultTaken => reserved_until.min(for_good),
         };
         let missing = *report.missing.get_or_insert(Missing {
             since: cx.now,
@@ -238,8 +256,7 @@ impl Jobs {
             // The ACK is tried again with its result, whatever the look meets.
             self.ledger.step(claim, ReportStage::Due);
         } else if failure.may_pass() {
-            self.pause_report(claim, ReportStage::Doubtful, failure, cx);
-            self.give_up_look(claim, failure, cx);
+            self.look_failed_again(claim, failure, cx);
         } else if question == Question::StillOurs {
             // The backend offers no look.
             self.may_be_sent(claim);
@@ -248,23 +265,24 @@ impl Jobs {
         }
     }
 
-    /// Ends a look that has met one kind of failure for minutes, if the answers are not from the
-    /// backend, or if the backend's store has shown itself meanwhile.
-    fn give_up_look(&mut self, claim: Claim, failure: Failure, cx: &Context) {
+    /// A look failed. Ends it if looks have failed for minutes, and if the answers are not from the
+    /// backend, or the backend's store has shown itself lately.
+    fn look_failed_again(&mut self, claim: Claim, failure: Failure, cx: &Context) {
+        self.pause_report(claim, ReportStage::Doubtful, failure, cx);
         if failure == Failure::NotFromBackend {
-            return self.give_up_on_foreign(claim, cx);
+            self.give_up_on_foreign(claim, cx);
         }
         let Some(report) = self.ledger.report_mut(claim) else {
             return;
         };
-        let (question, since) = (report.question, report.setbacks.same_kind_since());
-        let is_over = |since: Moment| since.elapsed(cx.now) >= FAILS_FOR_GOOD && cx.backend.store_seen() > Some(since);
-        if !since.is_some_and(is_over) {
-            return;
-        }
-        match question {
-            Question::Done | Question::StillOurs => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),
-            Question::Completed | Question::ResultTaken => self.nobody_shows_it(claim, question, cx),
+        let since = *report.looks_fail_since.get_or_insert(cx.now);
+        let question = report.question;
+        let is_there = cx
+            .backend
+            .store_seen()
+            .is_some_and(|seen| seen.elapsed(cx.now) < SEEN_LATELY);
+        if since.elapsed(cx.now) >= FAILS_FOR_GOOD && is_there {
+            self.nobody_shows_it(claim, question, cx);
         }
     }
 
@@ -272,6 +290,9 @@ impl Jobs {
         let Some(job) = self.ledger.get_mut(claim) else { return };
         let is_ours = is_ours(job, view);
         job.suspicion.may_have_lapsed &= !is_ours;
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.looks_fail_since = None;
+        }
         match (question, view.state) {
             (Question::Done | Question::StillOurs | Question::Completed, JobState::Missing) => {
                 self.job_not_found(claim, asked_at, cx);
@@ -301,19 +322,20 @@ impl Jobs {
     fn nobody_shows_it(&mut self, claim: Claim, question: Question, cx: &Context) {
         match question {
             Question::Done => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),
-            Question::StillOurs => self.let_reservation_expire(claim, IS_NOT_OURS, cx),
-            // The conflict stands.
-            Question::Completed => self.report_is_lost(claim, cx),
+            // The conflict stands, or another worker has the job.
+            Question::Completed | Question::StillOurs => self.report_is_lost(claim, cx),
             Question::ResultTaken => self.ledger.step(claim, ReportStage::Due),
         }
     }
 }
 
-/// The visibility timeout with which the backend has just delivered a job.
-pub(super) fn granted(delivery: &Delivery, cx: &Context) -> Duration {
-    if cx.backend.is_told_visibility() {
+/// The reservation with which the backend delivers a job in the answer to a FETCH of this moment.
+pub(super) fn grant(delivery: &Delivery, asked_at: Moment, cx: &Context) -> Grant {
+    let lasts = if cx.backend.is_told_visibility() {
         cx.options.visibility_timeout
     } else {
         delivery.visibility.unwrap_or(UNSAID_VISIBILITY)
-    }
+    };
+    let until = asked_at.after(lasts);
+    Grant { lasts, until }
 }

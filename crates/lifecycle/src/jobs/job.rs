@@ -19,7 +19,8 @@ pub struct Job {
     pub claimed_at: Moment,
     /// The visibility timeout with which the backend delivered the job.
     pub granted: Duration,
-    /// Until when the job is reserved, as far as ojs-init knows.
+    /// Until when the job is reserved, as far as ojs-init knows. It counts from the moment at which
+    /// the FETCH or the last heartbeat was sent, because the answer may have waited.
     pub reserved_until: Moment,
     /// The stage of the job between its claim and its end.
     pub place: Place,
@@ -47,6 +48,15 @@ pub struct Job {
     pub any_may_answer: bool,
 }
 
+/// The reservation with which the backend delivered a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The visibility timeout.
+    pub lasts: Duration,
+    /// The end, as far as ojs-init knows.
+    pub until: Moment,
+}
+
 /// When a worker got a job. Only the log and the metrics use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handover {
@@ -59,8 +69,9 @@ pub struct Handover {
 /// The state of a reservation that a heartbeat did not extend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Suspicion {
-    /// The reservation may have expired: a heartbeat did not extend it, or came too late. A later
+    /// The reservation may have ended: a heartbeat did not extend it, or came too late. A later
     /// heartbeat proves nothing, because it may have extended the reservation of another worker.
+    /// Only a look does.
     pub may_have_lapsed: bool,
     /// The request of the look in flight.
     pub look: Option<CallId>,
@@ -172,7 +183,10 @@ pub struct Report {
     pub sent: u32,
     /// The question of the next look.
     pub question: Question,
-    /// A look since the last request showed the job as active, with the reservation of ojs-init.
+    /// Since when no look at the job succeeds, if one has failed.
+    pub looks_fail_since: Option<Moment>,
+    /// A look since the last request showed the job as active, with the reservation of ojs-init. Or
+    /// the backend offers no look.
     pub is_seen_ours: bool,
     /// Set if the backend replied that the job does not exist.
     pub missing: Option<Missing>,

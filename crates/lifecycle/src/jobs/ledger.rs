@@ -3,12 +3,11 @@
 //! Only the job stores its place. The lists follow from the job, and `check` compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::api::{Delivery, Moment};
 use crate::groups::Groups;
-use crate::jobs::job::{Again, Hold, Job, LookStep, News, Place, Report, Suspicion};
+use crate::jobs::job::{Again, Grant, Hold, Job, LookStep, News, Place, Report, Suspicion};
 use crate::jobs::marks::{List, Marks};
 use crate::jobs::stages::ReportStage;
 use crate::jobs::waiting::WaitingJobs;
@@ -29,7 +28,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Enters a job. It waits, behind an earlier claim on that job if there is one.
-    pub(super) fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment, granted: Duration) -> Claim {
+    pub(super) fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment, grant: Grant) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
         let claims = self.by_id.entry(delivery.subject.id.clone()).or_default();
@@ -40,8 +39,8 @@ impl Ledger {
             delivery,
             worker,
             claimed_at: now,
-            granted,
-            reserved_until: now.after(granted),
+            granted: grant.lasts,
+            reserved_until: grant.until,
             place: Place::Waiting,
             is_lost: false,
             is_overdue: false,
@@ -103,11 +102,11 @@ impl Ledger {
     }
 
     /// Assigns a job that was delivered again to this incarnation.
-    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment, granted: Duration) {
+    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment, grant: Grant) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         job.claimed_at = now;
-        job.granted = granted;
-        job.reserved_until = now.after(granted);
+        job.granted = grant.lasts;
+        job.reserved_until = grant.until;
         job.suspicion = Suspicion::default();
         let before = std::mem::replace(&mut job.worker, worker.clone());
         self.is_not_of(&before);

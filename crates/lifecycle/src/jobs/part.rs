@@ -29,6 +29,8 @@ pub(crate) struct Jobs {
     pub(crate) suspects: Suspects,
     pub(crate) returns: Returns,
     pub(crate) backend: KnownBackend,
+    /// When the last heartbeat was sent that the backend has accepted.
+    pub(super) beaten_at: Option<Moment>,
     pub(crate) timers: Timers<JobTimer>,
     pub(crate) said: Vec<Said>,
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId, WorkerId};
 use crate::api::{Call, Delivery, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
-use crate::jobs::doubts::granted;
-use crate::jobs::job::{Again, Job, LookStep};
+use crate::jobs::job::{Again, Grant, Job, LookStep};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
@@ -125,12 +124,19 @@ impl Jobs {
 
     /// Replaces the delivery that waits in ojs-init's buffer by the new one. Another attempt has
     /// another envelope, another checkpoint and another claim time.
-    pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
+    pub(super) fn replace_waiting(
+        &mut self,
+        claim: Claim,
+        delivery: &Delivery,
+        worker: &WorkerId,
+        grant: Grant,
+        cx: &Context,
+    ) {
         self.forget_looks(claim);
         // The wait for a holder begins anew.
         self.timers.cancel(JobTimer::NoHandler(claim));
         self.ledger.replace(claim, delivery.clone());
-        self.ledger.is_of(claim, worker, cx.now, granted(delivery, cx));
+        self.ledger.is_of(claim, worker, cx.now, grant);
         let Some(job) = self.ledger.get(claim) else { return };
         if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
             self.timers.cancel(JobTimer::LookAgain(claim));

@@ -123,6 +123,8 @@ impl Jobs {
         if let Some(report) = self.ledger.report_mut(claim) {
             report.question = Question::StillOurs;
         }
+        // The worker's part ends here, not behind the look.
+        self.measure(claim, cx);
         self.look_before_repeat(claim, cx);
     }
 
@@ -134,7 +136,7 @@ impl Jobs {
             return false;
         };
         let is_to_check = |report: &Report| !report.what.is_ack() && !report.is_seen_ours;
-        let is_over = job.suspicion.may_have_lapsed || job.reserved_until <= cx.now;
+        let is_over = job.suspicion.may_have_lapsed || job.reserved_until <= cx.now || self.is_unheard(cx.now);
         is_over && job.report().is_some_and(is_to_check)
     }
 
@@ -153,6 +155,7 @@ impl Jobs {
             hold: Hold::No,
             sent: 0,
             question: Question::Done,
+            looks_fail_since: None,
             is_seen_ours: false,
             missing: None,
             other_answer_until,

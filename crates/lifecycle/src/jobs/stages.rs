@@ -15,9 +15,10 @@ pub enum ReportStage {
     Pausing,
     /// Sent, at this moment.
     Sent(CallId, Moment),
-    /// The outcome was sent, and may have been carried out. A look follows after a pause.
+    /// The outcome may have been carried out, or the reservation may be over. A look follows after
+    /// a pause.
     Doubtful,
-    /// Looked at, since this moment. An outcome that was never sent may be looked at, too.
+    /// Looked at, since this moment.
     Looking(CallId, Moment),
     /// The backend refused the result. The worker has some time to send another answer.
     ResultRefused,

@@ -8,6 +8,7 @@ use crate::api::ids::{CallId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use crate::api::{Delivery, JobRequest, Moment, OfPull, Outcome, Reply};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
+use crate::jobs::dispatch::Claimed;
 use crate::jobs::facts::EndFacts;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -83,13 +84,23 @@ impl Lifecycle {
     }
 
     /// Enters the jobs of a FETCH. Returns whether any of them is new to ojs-init.
-    pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
+    pub(crate) fn claim(
+        &mut self,
+        deliveries: Vec<Delivery>,
+        worker: &WorkerId,
+        asked_at: Moment,
+        now: Moment,
+    ) -> bool {
         let mut is_news = false;
-        let is_former = !self.link.session.is(worker);
+        let claimed = Claimed {
+            worker,
+            is_former: !self.link.session.is(worker),
+            asked_at,
+        };
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             if seen.insert(delivery.subject.id.clone()) {
-                is_news |= self.jobs(now, |jobs, cx| jobs.claim(delivery, worker, is_former, cx));
+                is_news |= self.jobs(now, |jobs, cx| jobs.claim(delivery, claimed, cx));
             }
         }
         is_news

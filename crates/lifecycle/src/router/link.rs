@@ -84,7 +84,7 @@ impl Lifecycle {
                     has_sent_lists: self.jobs.backend.has_sent_lists,
                 };
                 self.jobs(now, |jobs, cx| {
-                    jobs.note_extended(&accepted, cx);
+                    jobs.note_extended(&accepted);
                     jobs.look_for_lost(&accepted, cx);
                 });
             }
@@ -173,7 +173,7 @@ impl Lifecycle {
             if deliveries.is_empty() {
                 self.end(now, |ending, cx| ending.found_no_job(fetch.at, cx));
             }
-            let is_news = self.claim(deliveries, &fetch.worker, now);
+            let is_news = self.claim(deliveries, &fetch.worker, fetch.at, now);
             self.link(now, |link, cx| link.fetch_is_done(fetch, is_news, cx));
         } else if self.link(now, |link, cx| link.fetch_failed(reply.failure(), cx)) {
             // The FETCH is repeated in another form without a pause, if there is still room for

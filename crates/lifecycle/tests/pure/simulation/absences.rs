@@ -11,6 +11,9 @@ use super::plan::ms;
 /// The time that a backend grants that was not asked for one.
 const UNASKED: Duration = Duration::from_secs(30);
 
+/// A worker whose heartbeats end for so long is dead for the backend.
+const TAKEN_FOR_DEAD: Duration = Duration::from_secs(30);
+
 /// Longest wait for a store.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -26,6 +29,10 @@ struct Absence {
 #[derive(Debug, Default)]
 pub struct Absences {
     reserved_until: BTreeMap<JobId, Duration>,
+    /// When the newest delivery of each job arrived.
+    came_at: BTreeMap<JobId, Duration>,
+    /// When the last heartbeat was sent that the backend has accepted.
+    beaten_at: Option<Duration>,
     absent: BTreeMap<JobId, Absence>,
     /// When the store last showed itself.
     seen: Option<Duration>,
@@ -46,7 +53,9 @@ impl Absences {
                     let id = &delivery.subject.id;
                     self.absent.remove(id);
                     self.lapsed.remove(id);
-                    self.reserved_until.insert(id.clone(), now + granted);
+                    self.came_at.insert(id.clone(), now);
+                    // The answer may have waited.
+                    self.reserved_until.insert(id.clone(), sent + granted);
                 }
             }
             (
@@ -67,14 +76,17 @@ impl Absences {
                     *visibility
                 };
                 self.has_sent_lists |= extended.is_some();
+                let is_late = self.is_taken_for_dead(sent);
+                self.beaten_at = Some(sent);
+                let is_there = |id: &&JobId| self.came_at.get(id).is_some_and(|came| *came <= sent);
+                let active: Vec<&JobId> = active.iter().filter(is_there).collect();
                 for id in active {
                     let is_listed = extended.as_ref().map(|extended| extended.contains(id));
-                    if self.is_over(id, sent) || !is_listed.unwrap_or(!self.has_sent_lists) {
+                    if is_late || self.is_over(id, sent) || !is_listed.unwrap_or(!self.has_sent_lists) {
                         self.lapsed.insert(id.clone());
                     }
                     if extended.as_ref().is_none_or(|extended| extended.contains(id)) {
-                        let until = self.reserved_until.entry(id.clone()).or_default();
-                        *until = (*until).max(now + granted);
+                        self.reserved_until.insert(id.clone(), sent + granted);
                     }
                 }
             }
@@ -97,9 +109,14 @@ impl Absences {
         self.reserved_until.get(id).is_none_or(|until| *until <= now)
     }
 
+    fn is_taken_for_dead(&self, now: Duration) -> bool {
+        self.beaten_at
+            .is_some_and(|beaten| now.saturating_sub(beaten) >= TAKEN_FOR_DEAD)
+    }
+
     /// Whether another worker may have the job.
     pub fn may_be_elsewhere(&self, id: &JobId, now: Duration) -> bool {
-        self.is_over(id, now) || self.lapsed.contains(id)
+        self.is_over(id, now) || self.lapsed.contains(id) || self.is_taken_for_dead(now)
     }
 
     /// A look showed the job as this worker's.

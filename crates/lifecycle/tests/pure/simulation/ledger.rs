@@ -100,7 +100,9 @@ impl Ledger {
     pub fn find_lost(&mut self, id: &JobId) -> Option<&mut Claim> {
         let by_look = self.is_looked_at;
         let is_it = |claim: &&mut Claim| {
-            claim.is_open && claim.id == *id && (!by_look || claim.is_held() || claim.is_waiting())
+            claim.is_open
+                && claim.id == *id
+                && (!by_look || claim.is_in_question || claim.is_held() || claim.is_waiting())
         };
         self.claims.iter_mut().find(is_it)
     }

@@ -1,5 +1,7 @@
 //! Looks at jobs: their results, and the results that an act needs.
 
+use std::time::Duration;
+
 use ojs_lifecycle::api::{Failure, JobId, JobState, JobView, Reply};
 
 use super::backend::serial_of;
@@ -28,6 +30,14 @@ impl Claim {
 }
 
 impl Talk {
+    /// A look is sent. Returns whether it is surely about a job whose outcome is decided.
+    pub fn looks(&mut self, job: &JobId, ledger: &mut Ledger, now: Duration) -> bool {
+        let may_be_elsewhere = self.absences.may_be_elsewhere(job, now);
+        let Some(claim) = ledger.find(job) else { return false };
+        claim.is_in_question |= may_be_elsewhere;
+        claim.needs_look || !(claim.is_held() || claim.is_waiting())
+    }
+
     /// A look is answered.
     pub fn looked(&mut self, job: &JobId, reply: &Reply, ledger: &mut Ledger) {
         if matches!(reply, Reply::Failed(Failure::Unsupported | Failure::Refused)) {
@@ -46,6 +56,10 @@ impl Talk {
         };
         if is_ours {
             self.absences.is_seen(job);
+            ledger
+                .find(job)
+                .into_iter()
+                .for_each(|claim| claim.is_in_question = false);
         }
         if is_ours || !is_offered {
             self.cleared.insert(job.clone());

@@ -188,6 +188,8 @@ impl Talk {
             }
             Call::Fetch { worker, .. } => {
                 if let Reply::Fetched(deliveries) = reply {
+                    let brought = |job: &JobId| deliveries.iter().any(|delivery| delivery.subject.id == *job);
+                    self.cleared.retain(|job| !brought(job));
                     self.is_known_now(worker, state, now);
                     ledger.brought(deliveries, worker, state);
                 }
@@ -266,14 +268,7 @@ impl Talk {
             Call::Report { job, worker, .. } => {
                 self.unrepeatable(call, job, worker, ledger, holder, now)?;
             }
-            Call::GetJob { job } => {
-                let is_ended = |claim: &mut Claim| claim.needs_look || !(claim.is_held() || claim.is_waiting());
-                let may_be_elsewhere = self.absences.may_be_elsewhere(job, now);
-                if let Some(claim) = ledger.find(job) {
-                    is_before_repeat = is_ended(claim);
-                    claim.is_in_question |= may_be_elsewhere;
-                }
-            }
+            Call::GetJob { job } => is_before_repeat = self.looks(job, ledger, now),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest | Call::Listen { .. } => {}
             Call::Deregister { worker, way } => {
                 self.farewells.said(worker, *way, now)?;

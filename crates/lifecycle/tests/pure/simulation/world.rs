@@ -330,11 +330,8 @@ impl World {
                 if let Notice::Ending(EndingNotice::StopBegan { .. }) = notice {
                     self.stop_began = Some(self.now);
                 }
-                if let Notice::Job(JobNotice::Abandoned(job, why)) = notice {
+                if let Notice::Job(JobNotice::Abandoned(job, _)) = notice {
                     self.hold_up_left_behind(&job.id)?;
-                    if why.starts_with("its reservation was over") {
-                        self.hold_up_lost(&job.id)?;
-                    }
                 }
                 if let Notice::Link(LinkNotice::Hedged(endpoint)) = notice {
                     self.talk.hedges(*endpoint, state)?;
