@@ -51,13 +51,6 @@ pub(crate) struct SentHeartbeat {
 }
 
 impl HeartbeatState {
-    pub(super) fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            ..Self::default()
-        }
-    }
-
     /// A worker asks for a heartbeat. Returns whether to send one now: not too soon after the last
     /// one that a worker asked for.
     pub(super) fn worker_asked(&mut self, every: Duration, now: Moment) -> bool {

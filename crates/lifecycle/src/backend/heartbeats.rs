@@ -167,7 +167,7 @@ impl Link {
                     heartbeat: heartbeat.clone(),
                     extended: extended.map(small::gather),
                 });
-                let is_new = self.session.directed(directive);
+                let is_new = mem::replace(&mut self.session.last_directive, directive) != directive;
                 self.say(Said::Directed { directive, is_new });
                 return self.say(Said::HeartbeatDone { beats_again });
             }

@@ -111,12 +111,13 @@ impl Context<'_> {
 
 impl Link {
     pub(crate) fn new(options: &Options) -> Self {
-        Self {
-            session: BackendSession::new(options.heartbeat_interval),
+        let mut link = Self {
             streams: Streams::new(&options.listen_to),
             draws: Draws::new(options.seed),
             ..Self::default()
-        }
+        };
+        link.session.heartbeats.interval = options.heartbeat_interval;
+        link
     }
 
     /// Sends a request with the timeout `patience`, or a shorter one if the end leaves less time.

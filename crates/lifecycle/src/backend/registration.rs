@@ -218,7 +218,7 @@ impl Link {
         let done = |worker: &&WorkerId| !cx.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
         let done: Vec<WorkerId> = self.session.retired.keys().filter(done).cloned().collect();
         for worker in done {
-            if self.session.retired_is_done(&worker) {
+            if self.session.retired.remove(&worker) == Some(true) {
                 self.deregister(worker, Farewell::Full, cx);
             }
         }
@@ -279,7 +279,8 @@ impl Link {
     pub(crate) fn manifest_replied(&mut self, reply: &Reply) {
         let failure = reply.failure();
         if let Reply::Manifest(traits) = reply {
-            self.session.has_traits(*traits);
+            self.session.traits = *traits;
+            self.session.knows_traits = true;
         } else if failure.may_pass() && failure != Failure::Unauthorized {
             // The next heartbeat asks again, a few times.
             self.session.traits_not_heard(MANIFEST_ATTEMPTS);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::time::Duration;
 
 use crate::api::{BackendTraits, Directive, FetchForm, Moment, Text, WorkerId};
 use crate::backend::fetch_pace::FetchPace;
@@ -70,15 +69,6 @@ pub(crate) struct BackendSession {
     pub(super) retired: BTreeMap<WorkerId, bool>,
 }
 
-impl BackendSession {
-    pub(crate) fn new(interval: Duration) -> Self {
-        Self {
-            heartbeats: HeartbeatState::new(interval),
-            ..Self::default()
-        }
-    }
-}
-
 /// The worker's name and its registration.
 impl BackendSession {
     /// Whether `worker` is the present incarnation.
@@ -140,11 +130,6 @@ impl BackendSession {
         false
     }
 
-    /// A former incarnation has no outcomes or requests left. Returns whether the backend knows it.
-    pub(super) fn retired_is_done(&mut self, worker: &WorkerId) -> bool {
-        self.retired.remove(worker) == Some(true)
-    }
-
     /// Whether `take_registered` would return any worker.
     pub(crate) fn has_registered(&self) -> bool {
         (self.worker.is_some() && self.is_known) || self.retired.values().any(|is_known| *is_known)
@@ -168,24 +153,10 @@ impl BackendSession {
 
 /// The kind of the backend.
 impl BackendSession {
-    /// The backend has reported its kind.
-    pub(super) fn has_traits(&mut self, traits: BackendTraits) {
-        self.traits = traits;
-        self.knows_traits = true;
-    }
-
     /// The request for the backend's kind failed. After `most` failures the backend counts as the
     /// usual kind.
     pub(super) fn traits_not_heard(&mut self, most: u32) {
         self.manifest_failures += 1;
         self.knows_traits = self.manifest_failures >= most;
-    }
-}
-
-/// Answers and directives of the backend.
-impl BackendSession {
-    /// A heartbeat's reply has this directive. Returns whether it differs from the last one.
-    pub(crate) fn directed(&mut self, directive: Option<Directive>) -> bool {
-        mem::replace(&mut self.last_directive, directive) != directive
     }
 }

@@ -66,13 +66,6 @@ pub(super) enum WorkerProcessState {
 }
 
 impl Supervision {
-    pub(crate) fn new(now: Moment) -> Self {
-        Self {
-            started_at: now,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.state, WorkerProcessState::Alive(_))
     }

@@ -58,10 +58,9 @@ impl Context<'_> {
 
 impl Workers {
     pub(crate) fn new(now: Moment) -> Self {
-        Self {
-            supervision: Supervision::new(now),
-            ..Self::default()
-        }
+        let mut workers = Self::default();
+        workers.supervision.started_at = now;
+        workers
     }
 }
 
