@@ -184,7 +184,17 @@ func (j *Job) send(about *frame, isAnswer bool) error {
 	}
 	j.isAnswered = isAnswer
 	about.JobID = j.ID
-	return j.session.send(about)
+	line, err := encode(about)
+	if err != nil {
+		return err
+	}
+	// ojs-init closes the connection after three frames that are too long, but reads the beginning
+	// of any answer.
+	if most := j.session.maxFrame.Load(); most > 0 && int64(len(line)) > most && !isAnswer {
+		return discard("CheckpointTooLarge", "", "the frame of a %s has %d bytes, and ojs-init takes %d at most (worker.max_frame)",
+			about.Type, len(line), most)
+	}
+	return j.session.write(line)
 }
 
 // None is the Result of a typed handler or step that has none, and the Args of a handler that

@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,7 @@ type frame struct {
 	Protocol    float64         `json:"protocol,omitempty"`
 	Concurrency int             `json:"concurrency,omitempty"`
 	RemainingMS *float64        `json:"remaining_ms,omitempty"`
+	MaxFrame    int64           `json:"max_frame,omitempty"`
 }
 
 // encode makes JSON on one line, without the line break.
@@ -77,6 +79,9 @@ type session struct {
 	queue chan any
 	// over gets the result of Run.
 	over chan error
+	// maxFrame is the longest frame that ojs-init takes, in bytes without the line break; 0 before
+	// hello.
+	maxFrame atomic.Int64
 	// stopping is closed when ojs-init begins to shut the worker down.
 	stopping chan struct{}
 
@@ -150,6 +155,7 @@ func (s *session) onHello(got *frame) {
 		s.end(fmt.Errorf("%w: version %v; this package speaks %d", ErrProtocol, got.Protocol, protocolVersion))
 		return
 	}
+	s.maxFrame.Store(got.MaxFrame)
 	if limit := s.options.Concurrency; limit > 0 {
 		got.Concurrency = min(got.Concurrency, limit)
 	}
@@ -220,8 +226,12 @@ func (s *session) send(frame any) error {
 	if err != nil {
 		return err
 	}
+	return s.write(line)
+}
+
+func (s *session) write(line []byte) error {
 	// A net.Conn has a mutex around each Write, so frames stay whole.
-	_, err = s.conn.Write(append(line, '\n'))
+	_, err := s.conn.Write(append(line, '\n'))
 	return err
 }
 

@@ -112,7 +112,10 @@ class InvalidArgs extends Discard {
  */
 class StepsChanged extends Discard {}
 
-/** What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON. Not retryable. */
+/**
+ * What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON, or a checkpoint is longer
+ * than `worker.max_frame`. Not retryable.
+ */
 class CheckpointTooLarge extends Discard {}
 
 module.exports = { Cancelled, CheckpointTooLarge, Discard, Interrupted, InvalidArgs, JobError, Release, Retry, StepsChanged };

@@ -24,6 +24,8 @@ class HeldJobs {
   #answered;
   #isOver = false;
   isTerminating = false;
+  /** The longest frame that ojs-init takes, in bytes without the line break. */
+  maxFrame = Infinity;
   /** When a shutdown cancels the jobs that are left; Infinity if unknown. */
   terminateAt = Infinity;
 

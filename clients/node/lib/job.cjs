@@ -3,7 +3,7 @@
 
 const { setMaxListeners } = require("node:events");
 const { setTimeout: sleep } = require("node:timers/promises");
-const { Cancelled } = require("./errors.cjs");
+const { Cancelled, CheckpointTooLarge } = require("./errors.cjs");
 const { checkedJson } = require("./json.cjs");
 const { isObject } = require("./options.cjs");
 const { Resume } = require("./resume.cjs");
@@ -205,10 +205,25 @@ class Job {
   async #send(type, fields, name, value) {
     if (!this.#isHeld) return false;
     const frame = JSON.stringify({ type, job_id: this.id, ...fields });
-    if (value === undefined) return this.#owner.out.report(this, type, frame);
+    if (value === undefined) return this.#report(type, frame);
     const { json, problem } = checkedJson(value);
     if (problem !== undefined) throw new TypeError(`${type} was not sent: its ${name} ${problem}; give plain data`);
-    return this.#owner.out.report(this, type, `${frame.slice(0, -1)},"${name}":${json}}`);
+    return this.#report(type, `${frame.slice(0, -1)},"${name}":${json}}`);
+  }
+
+  /**
+   * @param {import("./link.cjs").ReportKind} type
+   * @param {string} frame
+   * @returns {Promise<boolean>}
+   */
+  #report(type, frame) {
+    const [bytes, most] = [Buffer.byteLength(frame), this.#owner.maxFrame];
+    // ojs-init closes the connection after three frames that are too long.
+    if (bytes > most) {
+      const TooLong = type === "checkpoint" ? CheckpointTooLarge : RangeError;
+      throw new TooLong(`the frame of a ${type} has ${bytes} bytes, and ojs-init takes ${most} at most (worker.max_frame)`);
+    }
+    return this.#owner.out.report(this, type, frame);
   }
 
   /** @internal @param {string} reason @param {number} graceMs */

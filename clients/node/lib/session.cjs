@@ -130,6 +130,7 @@ class Session {
       return this.#fail(`ojs-init speaks protocol ${frame.protocol}, this library only ${PROTOCOL}: update the library`);
     }
     this.#isGreeted = true;
+    if (frame.max_frame > 0) this.#held.maxFrame = frame.max_frame;
     this.state = String(frame.state ?? this.state);
     if (this.state === "terminate" || this.#isStopAsked) return this.#end(0);
     const offered = frame.concurrency > 0 ? frame.concurrency : 1;

@@ -106,6 +106,7 @@ final class Job
      * @param float $fraction from 0.0 to 1.0; what is outside is clamped
      * @param mixed $data anything that is JSON
      * @throws \JsonException
+     * @throws \LengthException for more than `worker.max_frame`
      */
     public function progress(float $fraction, ?string $message = null, mixed $data = null): void
     {
@@ -120,7 +121,7 @@ final class Job
      * returns, ojs-init has it, even if this process crashes the next moment.
      *
      * @param mixed $state anything that is JSON
-     * @throws CheckpointTooLarge together with steps and positions
+     * @throws CheckpointTooLarge for more than `worker.max_frame`, or 64 KiB with steps and positions
      */
     public function checkpoint(mixed $state): void
     {
@@ -254,6 +255,12 @@ final class Job
     public function send(string $type, array $fields): void
     {
         $frame = Json::encode(['type' => $type, 'job_id' => $this->id] + $fields);
+        [$size, $most] = [strlen($frame), $this->session->maxFrame];
+        // ojs-init closes the connection after three frames that are too long.
+        if ($size > $most) {
+            $message = "the frame of a $type has $size bytes, and ojs-init takes $most at most (worker.max_frame)";
+            throw $type === 'checkpoint' ? new CheckpointTooLarge($message) : new \LengthException($message);
+        }
         $this->inLibrary(fn () => $this->session->send($frame));
     }
 

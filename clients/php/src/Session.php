@@ -25,6 +25,8 @@ abstract class Session
     /** Why that job is cancelled; null if it is not. */
     public ?string $cancelReason = null;
     public bool $isStopping = false;
+    /** The longest frame that ojs-init takes, in bytes without the line break. */
+    public int $maxFrame = PHP_INT_MAX;
     /** When jobs that are left are cancelled, in seconds by `now`. */
     public ?float $stopsAt = null;
 

@@ -60,6 +60,7 @@ final class SocketSession extends Session
             return 0;
         }
         $this->link = $link;
+        $this->maxFrame = $hello['max_frame'] ?? PHP_INT_MAX;
         $this->sayReady(1);
         while (true) {
             pcntl_signal_dispatch();

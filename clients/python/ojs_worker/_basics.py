@@ -198,7 +198,8 @@ class StepsChanged(Discard):
 
 
 class CheckpointTooLarge(Discard):
-    """The steps, positions and state of a job are larger than 64 KiB."""
+    """The steps, positions and state of a job are larger than 64 KiB, or a checkpoint than
+    ``worker.max_frame``."""
 
 
 class HandlerNotFound(Failure):

@@ -11,7 +11,7 @@ import time
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Dict, Generic, Iterable
 from typing import Iterator, List, Optional, TypeVar, Union
 
-from ._basics import Cancelled, OjsError, frame, text_of, typed
+from ._basics import Cancelled, CheckpointTooLarge, OjsError, frame, text_of, typed
 from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 
 MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
@@ -158,7 +158,8 @@ class BaseJob(Generic[S]):
         text = None if message is None else text_of(message)
         fields = {"progress": min(max(progress, 0), 1), "message": text, "data": data}
         fields = {name: value for name, value in fields.items() if value is not None}
-        return self._send(frame({"type": "progress", "job_id": self.id, **fields}, self._session.default, "replace"))
+        data = frame({"type": "progress", "job_id": self.id, **fields}, self._session.default, "replace")
+        return self._send(self._fitting(data, ValueError))
 
     def checkpoint(self, state: Any) -> S:
         """Save a state, which the next attempt gets as `last_checkpoint`. ojs-init has it when this
@@ -166,7 +167,15 @@ class BaseJob(Generic[S]):
         return self._send(self._checkpoint_frame(self._resume.save_state(state)))
 
     def _checkpoint_frame(self, state: Any) -> bytes:
-        return frame({"type": "checkpoint", "job_id": self.id, "state": state})
+        return self._fitting(frame({"type": "checkpoint", "job_id": self.id, "state": state}), CheckpointTooLarge)
+
+    def _fitting(self, data: bytes, error: Callable[[str], Exception]) -> bytes:
+        """The frame. Raises the error if it is too long: ojs-init closes the connection after three
+        such frames."""
+        size, most = len(data) - 1, self._session.max_frame
+        if size > most:
+            raise error(f"its frame has {size} bytes, and ojs-init takes {most} at most (worker.max_frame)")
+        return data
 
 
 AnyJob = BaseJob[Any]

@@ -124,6 +124,8 @@ class Session:
         """The moment in a shutdown when jobs that are left are cancelled, by `time.monotonic`."""
         self.concurrency = most
         """The most jobs at once; 0 before `hello` if the program leaves it to ojs-init."""
+        self.max_frame = sys.maxsize
+        """The longest frame that ojs-init takes, in bytes without the line break."""
         self.before_handler: Callable[[AnyJob], None] = lambda job: None
         self._link, self._registry = link, registry
         self._actions: queue.SimpleQueue[Optional[Callable[[], object]]] = queue.SimpleQueue()
@@ -256,6 +258,7 @@ class Session:
             return
         offered = max(typed(hello.get("concurrency"), int, 1), 1)
         self.concurrency = min(self.concurrency or offered, offered)
+        self.max_frame = typed(hello.get("max_frame"), int, self.max_frame)
         self._is_greeted = True
         self._on_lifecycle_frame({"state": "running", "reason": "at start", **hello})
         if self.state != "terminate":

@@ -15,6 +15,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) state: String,
     pub(crate) reason: String,
     pub(crate) remaining_ms: u64,
+    #[serde(rename = "max_frame")]
+    pub(crate) longest: Option<usize>,
     pub(crate) id: u64,
     pub(crate) job_id: String,
     #[serde(borrow)]

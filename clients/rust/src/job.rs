@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use tracing::{Span, error_span, field};
+use tracing::{Span, error_span, field, warn};
 
-use crate::error::{Cancelled, Result};
+use crate::error::{Cancelled, Discard, Error, Result};
 use crate::frame::{self, Envelope, Frame};
 use crate::link::{Link, lock};
 use crate::log::{OneLine, guarded};
@@ -207,8 +208,9 @@ impl Job {
     /// this process dies the next moment.
     ///
     /// # Errors
-    /// The state is not JSON, or the connection is closed. With steps or loops in the same job, all
-    /// of the job's state may have 64 KiB (`CheckpointTooLarge`).
+    /// The state is not JSON, or longer than `worker.max_frame` (`CheckpointTooLarge`), or the
+    /// connection is closed. With steps or loops in the same job, all of the job's state may have
+    /// 64 KiB (`CheckpointTooLarge`).
     pub fn checkpoint(&self, state: &impl Serialize) -> Result<()> {
         let state = to_raw_value(state)?;
         let mut resume = self.resume();
@@ -220,7 +222,7 @@ impl Job {
     /// follows a newer one.
     pub(crate) fn save(&self, mut resume: MutexGuard<'_, Resume>) -> Result<()> {
         let state = resume.checkpoint()?;
-        Ok(self.send("checkpoint", &[("state", &state)])?)
+        self.send("checkpoint", &[("state", &state)])
     }
 
     /// Reports progress from 0 to 1; at most once a second reaches the backend, and the newest
@@ -229,7 +231,9 @@ impl Job {
         if !progress.is_nan() {
             let (progress, message) = (progress.clamp(0.0, 1.0).to_string(), json!(message).to_string());
             // A closed connection ends the handler by a cancel.
-            let _ = self.send("progress", &[("progress", &progress), ("message", &message)]);
+            if let Err(error) = self.send("progress", &[("progress", &progress), ("message", &message)]) {
+                warn!("a progress is not sent: {}", OneLine(&error.to_string()));
+            }
         }
     }
 
@@ -238,15 +242,22 @@ impl Job {
         let _ = self.send("heartbeat", &[]);
     }
 
-    /// Sends a frame, but none behind the job's answer.
-    fn send(&self, kind: &str, members: &[(&str, &str)]) -> io::Result<()> {
+    /// Sends a frame, but none behind the job's answer, and none that is too long: ojs-init closes
+    /// the connection after three of these.
+    fn send(&self, kind: &str, members: &[(&str, &str)]) -> Result<()> {
+        let line = frame::about(kind, self.id(), members);
+        let (bytes, most) = (line.len() - 1, self.0.link.max_frame.load(Ordering::Relaxed));
+        if bytes > most {
+            let message = format!("the frame of a {kind} has {bytes} bytes, ojs-init takes {most} (worker.max_frame)");
+            return Err(Error::found(Discard::new(message).kind("CheckpointTooLarge")));
+        }
         let state = self.state();
         if state.is_answered {
-            return Err(io::Error::other("the job was answered already"));
+            return Err(io::Error::other("the job was answered already").into());
         }
-        self.0.link.push(frame::about(kind, self.id(), members));
+        self.0.link.push(line);
         drop(state);
-        self.0.link.flush()
+        Ok(self.0.link.flush()?)
     }
 
     /// Keeps a value with the job until its answer, one of each type: for middleware and the

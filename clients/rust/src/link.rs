@@ -8,6 +8,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{mem, thread};
@@ -19,6 +20,8 @@ pub(crate) struct Link {
     queue: Mutex<Vec<u8>>,
     socket: Mutex<UnixStream>,
     flusher: Sender<()>,
+    /// The longest frame that ojs-init takes, in bytes without the line break.
+    pub(crate) max_frame: AtomicUsize,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -32,7 +35,8 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
 impl Link {
     pub(crate) fn new(socket: UnixStream) -> io::Result<Arc<Link>> {
         let (flusher, wanted) = mpsc::channel();
-        let link = Arc::new(Link { queue: Mutex::default(), socket: Mutex::new(socket), flusher });
+        let (queue, socket, max_frame) = (Mutex::default(), Mutex::new(socket), AtomicUsize::new(usize::MAX));
+        let link = Arc::new(Link { queue, socket, flusher, max_frame });
         let weak = Arc::downgrade(&link);
         spawn("ojs-flusher", move || wanted.iter().for_each(|()| drop(weak.upgrade().map(|link| link.flush()))))?;
         Ok(link)

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -128,6 +129,7 @@ impl Session {
     fn on_hello(&self, frame: &Frame<'_>) {
         let mut state = lock(&self.state);
         if frame.protocol.as_f64() == Some(1.0) {
+            self.link.max_frame.store(frame.longest.unwrap_or(usize::MAX), Ordering::Relaxed);
             state.is_ending |= frame.state == "terminate";
             if !state.is_ending {
                 state.concurrency = self.registry.concurrency.unwrap_or(usize::MAX).min(frame.concurrency.max(1));

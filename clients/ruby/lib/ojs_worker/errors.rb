@@ -78,7 +78,8 @@ module OjsWorker
     def initialize(message = nil) = super(message, type: "StepsChanged")
   end
 
-  # The steps, positions and state of a resumable job are more than 64 KiB of JSON.
+  # The steps, positions and state of a resumable job are more than 64 KiB of JSON, or a checkpoint is
+  # more than `worker.max_frame`.
   class CheckpointTooLarge < Discard
     def initialize(message = nil) = super(message, type: "CheckpointTooLarge")
   end

@@ -104,7 +104,8 @@ module OjsWorker
     # @param state [Object] JSON
     # @return [void]
     # @raise [ArgumentError, TypeError] for what is no JSON
-    # @raise [CheckpointTooLarge] with steps or loops, if all that is saved is more than 64 KiB
+    # @raise [CheckpointTooLarge] for more than `worker.max_frame`; with steps or loops, if all that is
+    #   saved is more than 64 KiB
     def checkpoint(state) = @resume.save_state(state) { |saved| post("checkpoint", state: saved) }
 
     # Run a block once over all attempts. A later attempt gets the saved result instead.
@@ -172,7 +173,16 @@ module OjsWorker
 
     private
 
-    def post(frame, **fields) = @session.post_about(self, Wire.frame(frame, id, **fields))
+    def post(type, **fields)
+      frame = Wire.frame(type, id, **fields)
+      size, most = frame.bytesize - 1, @session.max_frame
+      # ojs-init closes the connection after three frames that are too long.
+      if size > most
+        raise type == "checkpoint" ? CheckpointTooLarge : ArgumentError,
+              "the frame of a #{type} has #{size} bytes, and ojs-init takes #{most} at most (worker.max_frame)"
+      end
+      @session.post_about(self, frame)
+    end
 
     def field(name, kind, default) = @envelope[name].is_a?(kind) ? @envelope[name] : default
 

@@ -11,12 +11,13 @@ module OjsWorker
     STATES = %w[running quiet terminate].freeze
 
     # Running, quiet or terminate; most jobs at once and the worker's name, nil before `hello`; the
-    # seconds that each step, by job type and name, took last.
-    attr_reader :state, :concurrency, :worker_id, :step_times
+    # seconds that each step, by job type and name, took last; the longest frame that ojs-init takes,
+    # in bytes without the line break.
+    attr_reader :state, :concurrency, :worker_id, :step_times, :max_frame
 
     def initialize(registry, link, concurrency: nil, pool: Pool.new)
       @registry, @link, @pool, @concurrency = registry, link, pool, concurrency
-      @state = "running"
+      @state, @max_frame = "running", Float::INFINITY
       # Guards `@held`, and what `@changed` is about. Taken before the link's own lock.
       @lock = Mutex.new
       @changed = ConditionVariable.new
@@ -109,6 +110,7 @@ module OjsWorker
       raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL
       @greeted = true
       @worker_id = frame["worker_id"]
+      @max_frame = frame["max_frame"] || @max_frame
       @concurrency = [@concurrency, frame["concurrency"]].compact.min || 1
       on_lifecycle(frame["state"], nil)
       @link.post(ready_frame(@concurrency)) unless ending?

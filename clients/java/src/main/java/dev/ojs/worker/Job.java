@@ -301,7 +301,8 @@ public final class Job {
      * @param fraction from 0.0 to 1.0; a number outside is moved to the nearer of both.
      * @param message for a person; null for none.
      * @param data anything that Jackson can write; null for none.
-     * @throws IllegalArgumentException if the fraction is NaN, or Jackson cannot write the data.
+     * @throws IllegalArgumentException if the fraction is NaN, Jackson cannot write the data, or it
+     *     is more than {@code worker.max_frame}.
      */
     public void progress(double fraction, String message, Object data) {
         if (Double.isNaN(fraction)) { throw new IllegalArgumentException("progress cannot be NaN"); }
@@ -318,7 +319,8 @@ public final class Job {
      *
      * @param state anything that Jackson can write; small, since backends take 64 KiB to 1 MiB.
      * @throws IllegalArgumentException if Jackson cannot write it.
-     * @throws CheckpointTooLarge if it has more than 64 KiB together with steps and positions.
+     * @throws CheckpointTooLarge if it has more than {@code worker.max_frame}, or than 64 KiB
+     *     together with steps and positions.
      * @throws OjsException if ojs-init is gone.
      */
     public void checkpoint(Object state) { resume.checkpoint(state); }
@@ -330,6 +332,13 @@ public final class Job {
 
     private void send(String kind, Map<String, ?> fields) {
         byte[] frame = shared.json.frame(kind, id(), fields);
+        int bytes = frame.length - 1;
+        int most = shared.lifecycle.maxFrame;
+        if (bytes > most) { // ojs-init closes the connection after three of these
+            String message = "the frame of a " + kind + " has " + bytes + " bytes, and ojs-init takes " + most
+                    + " at most (worker.max_frame)";
+            throw kind.equals("checkpoint") ? new CheckpointTooLarge(message) : new IllegalArgumentException(message);
+        }
         synchronized (this) {
             if (isAnswered) { throw new OjsException(this + " was answered already"); }
             shared.link.send(new Link.Topic(this, kind), frame);

@@ -3,9 +3,11 @@ package dev.ojs.worker;
 import java.time.Duration;
 import java.util.Optional;
 
-/** The state that ojs-init has announced, and when a shutdown cancels what is left. */
+/** What ojs-init has announced: its state, when a shutdown cancels what is left, the longest frame. */
 final class Lifecycle {
     volatile String state = "running";
+    /** In bytes, without the line break. */
+    volatile int maxFrame = Integer.MAX_VALUE;
     private volatile Long stopsAt;
 
     boolean isTerminating() { return state.equals("terminate"); }

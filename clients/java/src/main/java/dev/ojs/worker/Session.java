@@ -81,6 +81,7 @@ final class Session {
             throw new OjsException("ojs-init speaks protocol " + frame.path("protocol").asInt() + ", this worker " + PROTOCOL);
         }
         onLifecycle(frame);
+        lifecycle.maxFrame = frame.path("max_frame").asInt(Integer.MAX_VALUE);
         isGreeted = true;
         int most = Math.max(1, frame.path("concurrency").asInt(1));
         if (!isStopping && !lifecycle.isTerminating()) {
