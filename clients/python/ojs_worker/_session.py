@@ -190,6 +190,11 @@ class Session:
                 self.before_handler(job)
                 result = await self._registry.call(job)
             except BaseException as caught:
+                if job.is_async and isinstance(caught, asyncio.CancelledError) and job.cancel_reason is None:
+                    # The end of the loop cancels all tasks at once. `AsyncWorker.serve`, which then says so, may come
+                    # behind this one, and cancels it once more.
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.sleep(0)
                 error = settle(job, caught)
             await self._registry.call_hooks(job, result, error)
             self.answer(job, result, error)

@@ -143,6 +143,32 @@ asyncio.run(main())
         self.assertEqual((frames.get("fail"), frames["release"]["reason"]), (None, "shutdown"))
         self.assertIn("cancelled", self.ends(process, 0))
 
+    def test_the_end_of_the_loop_gives_jobs_back_and_fails_only_what_the_handler_cancelled_itself(self) -> None:
+        process, connection = self.begin("""
+worker, begun = AsyncWorker(), []
+@worker.job("own")
+async def own(job):
+    task = asyncio.ensure_future(asyncio.sleep(30))
+    task.cancel()
+    await task
+@worker.job("long")
+async def long(job):
+    begun.append(job)
+    await asyncio.sleep(30)
+async def main():
+    serving = asyncio.create_task(worker.serve())
+    while len(begun) < 4:
+        await asyncio.sleep(0.01)
+asyncio.run(main())
+""")
+        connection.send(job("j0", "own"))
+        self.assertEqual(connection.expect("fail", "j0")["error"]["type"], "CancelledError")
+        # The loop cancels its tasks in no certain order.
+        connection.send(*(job(f"j{number}", "long") for number in range(1, 5)))
+        answers = [(frame["type"], frame.get("reason")) for frame in map(json.loads, connection.lines.readlines())]
+        self.assertEqual([answer for answer in answers if answer[0] != "ready"], [("release", "shutdown")] * 4)
+        self.ends(process, 0)
+
     def test_a_log_that_nobody_reads(self) -> None:
         process = self.start(QUICK + "install_logging()\n@worker.job('x')\ndef x(job): 1 / 0\nworker.run()")
         assert process.stderr is not None
