@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::backend::{reply, trace};
-use crate::json::lenient::Object;
+use crate::json::object::Object;
 use crate::names;
 use ojs_lifecycle::api::{JobEnd, JobError, Moment, Trace};
 use ojs_lifecycle::view::spans::{FetchSpan, MOST_TEXT_BYTES, ReportSpan, SpanEvent, TracedJob, WallClock};

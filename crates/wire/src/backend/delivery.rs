@@ -14,7 +14,7 @@ use crate::backend::envelope::{into_one_line, one_line};
 use crate::backend::split::{JobsBody, LargeJob};
 use crate::backend::timestamp;
 use crate::backend::trace;
-use crate::json::lenient::Object;
+use crate::json::object::Object;
 
 /// The jobs in an answer to a FETCH.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::lenient::{Name, Object};
+use crate::json::object::{Name, Object};
 
 /// Reads a regular answer: complete, and each element is an object. `take` gets the range and the
 /// fields of each element, and returns whether to continue. Each byte is read once.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::backend::raw_json::Json;
-use crate::json::lenient::Object;
+use crate::json::object::Object;
 use ojs_lifecycle::api::JobError;
 use ojs_values::text::beginning;
 

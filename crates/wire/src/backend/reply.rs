@@ -12,7 +12,8 @@ use ojs_lifecycle::api::{
 use crate::backend::delivery;
 use crate::backend::split::JobsBody;
 pub use crate::backend::words::Words;
-use crate::json::lenient::{self, Object};
+use crate::json::object::Object;
+use crate::json::values;
 
 /// Shortest recommended time between heartbeats that ojs-init follows: shorter ones would make
 /// heartbeats the backend's main load.
@@ -436,9 +437,7 @@ pub(crate) fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     let is_decimal = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_decimal {
         let is_short = value.len() <= MAX_RETRY_AFTER_BYTES;
-        return is_short
-            .then(|| lenient::units(value, Duration::from_secs(1)))
-            .flatten();
+        return is_short.then(|| values::units(value, Duration::from_secs(1))).flatten();
     }
     let date = httpdate::parse_http_date(value).ok()?;
     let date = date.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

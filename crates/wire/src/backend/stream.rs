@@ -3,7 +3,7 @@
 //! An event that is too long, no text, no JSON or unknown is skipped, to the next empty line. The
 //! kept bytes have a bound. No event needs an answer, so nothing here is an error.
 
-use crate::json::fields::Fields;
+use crate::json::object::Object;
 use ojs_lifecycle::api::{JobId, StreamNews};
 
 /// Longest line that is read, in bytes. An event about a job usually has some 200.
@@ -142,13 +142,12 @@ impl EventSoFar {
         if !self.is_state_change {
             return None;
         }
-        let fields = Fields::read(&data, ["from", "to", "job_id"]).ok()?;
-        let text = |name| serde_json::from_str::<String>(fields.get(name)?).ok();
-        let job = || Some(JobId(text("job_id")?.into()));
-        match text("to")?.as_str() {
+        let fields = Object::read_some(&data, &["from", "to", "job_id"]).ok()?;
+        let job = || Some(JobId(fields.text("job_id")?.into()));
+        match &*fields.text("to")? {
             "available" => Some(StreamNews::JobAvailable {
                 job: job(),
-                came_due: text("from").is_some_and(|from| COMES_LATER.contains(&from.as_str())),
+                came_due: fields.text("from").is_some_and(|from| COMES_LATER.contains(&&*from)),
             }),
             "active" => Some(StreamNews::JobTaken(job()?)),
             "cancelled" => Some(StreamNews::JobCancelled(job()?)),

@@ -5,7 +5,7 @@
 
 use ojs_lifecycle::api::{Call, Endpoint};
 
-use crate::json::lenient::Object;
+use crate::json::object::Object;
 use ojs_values::text::clipped;
 
 /// Most bytes of an error's `code`, or of a `state`, that are shown.

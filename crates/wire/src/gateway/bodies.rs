@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::json::fields::{self, Fields};
-use crate::json::lenient::Object;
+use crate::json::object::Object;
 use crate::worker::MAX_NAME_BYTES;
 use crate::worker::error;
 use ojs_lifecycle::api::{FromWorker, JobError, JobId, Text};
@@ -150,18 +149,18 @@ pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
 /// other one.
 pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBody> {
     let text = std::str::from_utf8(body).map_err(|_| NO_OBJECT)?;
-    let body = Fields::read(text, ["job_id", "result", "error", "requeue"]).map_err(|_| NO_OBJECT)?;
+    let body = Object::read_some(text, &["job_id", "result", "error", "requeue"]).map_err(|_| NO_OBJECT)?;
     if body.is_repeated("job_id") {
         return Err(BadBody("job_id must be there once"));
     }
-    let job = body.get("job_id").and_then(fields::exact_text).filter(|id| is_name(id));
+    let job = body.text("job_id").filter(|id| is_name(id));
     let job = job.ok_or(BadBody("job_id must be a string of 1 to 1024 bytes"))?;
     let job = JobId(job.into());
     let said = if !has_failed {
         let result = body.any("result").map(Text::from);
         let job = job.clone();
         FromWorker::Ack { job, result }
-    } else if body.get("requeue") == Some("true") {
+    } else if body.raw("requeue") == Some("true") {
         let job = job.clone();
         FromWorker::Release {
             job,
@@ -169,7 +168,7 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
             after: Duration::ZERO,
         }
     } else {
-        let error = failure(body.get("error"));
+        let error = failure(body.raw("error"));
         let job = job.clone();
         FromWorker::Fail { job, error }
     };

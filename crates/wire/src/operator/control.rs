@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::json::fields::{self, Fields};
+use crate::json::object::Object;
+use crate::json::values;
 use crate::names;
 use crate::text::{is_terminal_control, milliseconds};
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
@@ -57,12 +58,12 @@ impl NoRequest {
 pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
-    let fields =
-        Fields::read(text, ["request", "until_idle", "most_ms", "watch", "probe", "job"]).map_err(|_| not_json())?;
-    let name = fields.get("request").and_then(fields::exact_text);
+    let fields = Object::read_some(text, &["request", "until_idle", "most_ms", "watch", "probe", "job"])
+        .map_err(|_| not_json())?;
     let invalid = |message: &str| NoRequest::new("invalid_request", message);
+    let name = fields.text("request");
     let name = name.ok_or_else(|| invalid("request is missing or no string"))?;
-    Ok(match name.as_str() {
+    Ok(match &*name {
         "quiet" => OperatorRequest::Quiet,
         "resume" => OperatorRequest::Resume,
         "terminate" => OperatorRequest::Terminate,
@@ -71,18 +72,17 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
         "prestop" => OperatorRequest::Prestop,
         "wait" => {
             let until_idle =
-                switch(fields.get("until_idle")).ok_or_else(|| invalid("until_idle is neither true nor false"))?;
-            let most = fields.get("most_ms").and_then(|number| number.parse::<u64>().ok());
+                switch(fields.raw("until_idle")).ok_or_else(|| invalid("until_idle is neither true nor false"))?;
+            let most = fields.whole("most_ms");
             let most = most.ok_or_else(|| invalid("most_ms is missing or no whole number of milliseconds"))?;
             let most = LONGEST_WAIT.min(Duration::from_millis(most));
             OperatorRequest::Wait { until_idle, most }
         }
         "status" => OperatorRequest::Status {
-            until_end: switch(fields.get("watch")).ok_or_else(|| invalid("watch is neither true nor false"))?,
+            until_end: switch(fields.raw("watch")).ok_or_else(|| invalid("watch is neither true nor false"))?,
         },
         "health" => {
-            let name = fields.get("probe").and_then(fields::exact_text);
-            let probe = match name.as_deref() {
+            let probe = match fields.text("probe").as_deref() {
                 Some("live") => Probe::Live,
                 Some("ready") => Probe::Ready,
                 Some("healthy") => Probe::Healthy,
@@ -92,10 +92,7 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
         }
         "jobs" => OperatorRequest::Jobs,
         "cancel" => {
-            let job = fields
-                .get("job")
-                .and_then(fields::exact_text)
-                .filter(|job| !job.is_empty());
+            let job = fields.text("job").filter(|job| !job.is_empty());
             OperatorRequest::Cancel(job.ok_or_else(|| invalid("job is missing or no id"))?.into())
         }
         _ => {
@@ -181,17 +178,14 @@ pub struct ControlReply {
 pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
     let text = std::str::from_utf8(line).ok()?;
     let names = ["ok", "changed", "phase", "active", "left_ms", "message"];
-    let fields = Fields::read(text, names).ok()?;
-    let words = |name| shown(&fields.get(name).and_then(fields::text).unwrap_or_default());
+    let fields = Object::read_some(text, &names).ok()?;
+    let words = |name| shown(&fields.raw(name).and_then(values::text).unwrap_or_default());
     Some(ControlReply {
-        is_ok: fields.get("ok")? == "true",
-        has_changed: fields.get("changed") == Some("true"),
+        is_ok: fields.raw("ok")? == "true",
+        has_changed: fields.raw("changed") == Some("true"),
         phase: words("phase"),
-        active: fields.get("active").and_then(|number| number.parse().ok()).unwrap_or(0),
-        left: fields
-            .get("left_ms")
-            .and_then(|number| number.parse().ok())
-            .map(Duration::from_millis),
+        active: fields.whole("active").unwrap_or(0),
+        left: fields.whole("left_ms").map(Duration::from_millis),
         message: words("message"),
     })
 }

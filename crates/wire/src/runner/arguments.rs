@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use serde_json::value::RawValue;
 
-use crate::json::fields;
-use crate::json::lenient::Object;
+use crate::json::object::Object;
+use crate::json::values;
 
 /// The place of a value in a job's `args`: the number of an argument, then names of fields and
 /// numbers of elements.
@@ -69,7 +69,7 @@ fn step<'a>(json: &'a str, key: &str) -> Option<&'a str> {
 }
 
 fn word(json: &str) -> String {
-    fields::text(json).unwrap_or_else(|| json.trim().to_owned())
+    values::text(json).unwrap_or_else(|| json.trim().to_owned())
 }
 
 fn index(key: &str) -> Option<usize> {

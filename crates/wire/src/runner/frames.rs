@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::json::fields::{self, Fields};
-use crate::json::lenient::Object;
+use crate::json::object::Object;
+use crate::json::values;
 use crate::names;
 use crate::worker::{FrameLine, MAX_DEPTH, PROTOCOL};
 use ojs_lifecycle::api::{About, CancelReason, JobError};
@@ -62,7 +62,7 @@ impl JobOrder {
     }
 }
 
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "type",
     "job",
     "checkpoint",
@@ -73,43 +73,36 @@ const FIELDS: [&str; 10] = [
     "for",
     "id",
     "code",
+    "message",
 ];
 
 /// Reads a frame for the runner from a line without its `\n`. `None`: the line is no frame, or one
 /// that the runner does not act on: the greeting, the state of all, or one of a newer version.
 pub fn decode(line: &[u8]) -> Option<Told> {
     let line = str::from_utf8(line).ok()?;
-    let frame = Fields::read(line, FIELDS).ok()?;
-    let text = |name: &str| frame.get(name).and_then(fields::exact_text);
+    let frame = Object::read_some(line, &FIELDS).ok()?;
+    let text = |name: &str| frame.text(name).map(Cow::into_owned);
+    let message = frame.raw("message").and_then(values::text);
     let kind = text("type")?;
     match kind.as_str() {
         "job" => Some(Told::Job(JobOrder {
-            envelope: frame.get("job")?.to_owned(),
+            envelope: frame.raw("job")?.to_owned(),
             checkpoint: frame.any("checkpoint").map(str::to_owned),
             traceparent: text("traceparent"),
         })),
         "cancel" => Some(Told::Cancel {
             job: text("job_id")?,
             reason: cancel_reason(&text("reason")?)?,
-            grace: Duration::from_millis(frame.get("grace_ms")?.parse().ok()?),
+            grace: Duration::from_millis(frame.whole("grace_ms")?),
         }),
         "ok" if text("for")? == names::about(About::Checkpoint) => Some(Told::Saved { job: text("job_id")? }),
         "error" => Some(Told::Refused {
             job: text("job_id"),
-            why: format!("{}: {}", text("code").unwrap_or_default(), message(line)),
+            why: format!("{}: {}", text("code").unwrap_or_default(), message.unwrap_or_default()),
         }),
-        "ping" => Some(Told::Ping {
-            id: frame.get("id")?.parse().ok()?,
-        }),
+        "ping" => Some(Told::Ping { id: frame.whole("id")? }),
         _ => None,
     }
-}
-
-/// The message, which is read separately because only one rare frame has it.
-fn message(line: &str) -> String {
-    let frame = Fields::read(line, ["message"]).ok();
-    let message = frame.as_ref().and_then(|frame| frame.get("message"));
-    message.and_then(fields::text).unwrap_or_default()
 }
 
 fn cancel_reason(name: &str) -> Option<CancelReason> {
@@ -249,7 +242,7 @@ pub fn result(output: &[u8]) -> Option<String> {
 /// Whether this is one JSON document that may be a value in a frame.
 pub fn is_json(text: &str) -> bool {
     // The frame itself is one level.
-    serde_json::from_str::<&RawValue>(text).is_ok() && fields::depth(text) < MAX_DEPTH
+    serde_json::from_str::<&RawValue>(text).is_ok() && values::depth(text) < MAX_DEPTH
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::str;
 use std::time::Duration;
 
-use crate::json::fields::{self, Fields};
+use crate::json::object::Object;
 use crate::worker::error;
 use crate::worker::values::{name, optional_text};
 use ojs_lifecycle::api::{FromWorker, JobId};
@@ -26,23 +26,23 @@ pub(super) fn broken_answer(line: &[u8], decode: Option<fn(&[u8]) -> FromWorker>
         Ok(text) => text,
         Err(error) => str::from_utf8(line.get(..error.valid_up_to())?).ok()?,
     };
-    let frame = Fields::read_beginning(text, ["type", "job_id", "error", "reason"]);
-    let job = JobId(frame.get("job_id").and_then(name)?);
-    let answer = answer(&fields::exact_text(frame.get("type")?)?, job, &frame, text)?;
+    let frame = Object::read_beginning(text, &["type", "job_id", "error", "reason"]);
+    let job = JobId(frame.raw("job_id").and_then(name)?);
+    let answer = answer(&frame.text("type")?, job, &frame, text)?;
     let behind = decode.and_then(|decode| answer_behind(text, &answer, decode));
     Some(behind.unwrap_or(answer))
 }
 
-fn answer<'a>(kind: &str, job: JobId, frame: &Fields<'a, 4>, text: &'a str) -> Option<FromWorker> {
+fn answer<'a>(kind: &str, job: JobId, frame: &Object<'a>, text: &'a str) -> Option<FromWorker> {
     match kind {
         "ack" => Some(FromWorker::Ack { job, result: None }),
         "fail" => Some(FromWorker::Fail {
             job,
-            error: error::mended(frame.get("error").or_else(|| frame.broken(text, "error"))),
+            error: error::mended(frame.raw("error").or_else(|| frame.broken(text, "error"))),
         }),
         "release" => Some(FromWorker::Release {
             job,
-            reason: optional_text("reason", frame.get("reason")).unwrap_or_default(),
+            reason: optional_text("reason", frame.raw("reason")).unwrap_or_default(),
             after: Duration::ZERO,
         }),
         _ => None,

@@ -3,7 +3,8 @@
 use std::str;
 use std::time::Duration;
 
-use crate::json::fields::{self, Fields};
+use crate::json::object::Object;
+use crate::json::values;
 use crate::worker::broken_answer::broken_answer;
 use crate::worker::error;
 use crate::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
@@ -11,8 +12,6 @@ use crate::worker::values::{Wrong, boolean, name, optional_text};
 use ojs_lifecycle::api::{ErrorCode, FromWorker, JobId, MAX_CONCURRENCY, Progress, Ready, Text};
 
 /// Every field of every frame that a worker sends.
-type RawFrame<'a> = Fields<'a, 18>;
-
 const FIELDS: [&str; 18] = [
     "type",
     "job_id",
@@ -50,13 +49,13 @@ pub fn too_long(beginning: &[u8]) -> FromWorker {
     Wrong::new(ErrorCode::FrameTooLong, why).said(None, broken_answer(beginning, None))
 }
 
-fn read(line: &[u8]) -> Result<(RawFrame<'_>, &str), Wrong> {
+fn read(line: &[u8]) -> Result<(Object<'_>, &str), Wrong> {
     let not_json = |why: String| Wrong::new(ErrorCode::NotJson, why);
     let text = str::from_utf8(line).map_err(|error| not_json(format!("no UTF-8 at byte {}", error.valid_up_to())))?;
     if text.contains('\n') {
         return Err(not_json("a frame is one line".to_owned()));
     }
-    let frame = Fields::read(text, FIELDS).map_err(|error| {
+    let frame = Object::read_some(text, &FIELDS).map_err(|error| {
         // serde's message about a wrong type quotes the value, which may be a secret.
         not_json(if error.is_data() {
             "a frame is a JSON object".to_owned()
@@ -67,10 +66,10 @@ fn read(line: &[u8]) -> Result<(RawFrame<'_>, &str), Wrong> {
     Ok((frame, text))
 }
 
-fn understand(frame: &RawFrame<'_>, text: &str) -> Result<FromWorker, Wrong> {
-    let kind = frame.get("type").and_then(fields::text);
+fn understand(frame: &Object<'_>, text: &str) -> Result<FromWorker, Wrong> {
+    let kind = frame.raw("type").and_then(values::text);
     let kind = kind.ok_or_else(|| Wrong::invalid("type must be a string"))?;
-    let understand: fn(&RawFrame<'_>) -> Result<FromWorker, Wrong> = match kind.as_str() {
+    let understand: fn(&Object<'_>) -> Result<FromWorker, Wrong> = match kind.as_str() {
         "ready" => ready,
         "ack" => ack,
         "fail" => fail,
@@ -81,7 +80,7 @@ fn understand(frame: &RawFrame<'_>, text: &str) -> Result<FromWorker, Wrong> {
         "pong" => pong,
         _ => return Err(unknown_type(&kind)),
     };
-    let said = if fields::depth(text) > MAX_DEPTH {
+    let said = if values::depth(text) > MAX_DEPTH {
         Err(Wrong::invalid(format!("nested deeper than {MAX_DEPTH}")))
     } else {
         understand(frame)
@@ -98,8 +97,8 @@ fn unknown_type(kind: &str) -> Wrong {
     )
 }
 
-fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
-    match frame.get("protocol") {
+fn ready(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
+    match frame.raw("protocol") {
         Some("1") => {}
         // Another version may spell its other fields differently, so they are ignored.
         Some(other) if is_number(other) => {
@@ -110,7 +109,7 @@ fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
         }
         Some(_) | None => return Err(Wrong::invalid("protocol must be the number 1")),
     }
-    let concurrency = match frame.get("concurrency") {
+    let concurrency = match frame.raw("concurrency") {
         None => 1,
         Some(number) => number
             .parse()
@@ -118,19 +117,19 @@ fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
             .filter(|number| *number <= MAX_CONCURRENCY)
             .ok_or_else(|| Wrong::invalid(format!("concurrency must be an integer from 0 to {MAX_CONCURRENCY}")))?,
     };
-    let flag = |name: &str| frame.get(name).map(|value| boolean(name, value)).transpose();
+    let flag = |name: &str| frame.raw(name).map(|value| boolean(name, value)).transpose();
     Ok(FromWorker::Ready(Ready {
         concurrency,
-        types: frame.get("types").map(types).transpose()?,
+        types: frame.raw("types").map(types).transpose()?,
         ping: flag("ping")?.unwrap_or(false),
         ok: flag("ok")?.unwrap_or(true),
         cancel_signal: flag("cancel_signal")?.unwrap_or(false),
-        client: optional_text("client", frame.get("client"))?,
+        client: optional_text("client", frame.raw("client"))?,
     }))
 }
 
 fn types(json: &str) -> Result<Vec<Text>, Wrong> {
-    let names = fields::elements(json, MAX_TYPES + 1).filter(|names| names.len() <= MAX_TYPES);
+    let names = values::elements(json, MAX_TYPES + 1).filter(|names| names.len() <= MAX_TYPES);
     let names = names.and_then(|names| names.into_iter().map(name).collect());
     names.ok_or_else(|| {
         Wrong::invalid(format!(
@@ -139,24 +138,24 @@ fn types(json: &str) -> Result<Vec<Text>, Wrong> {
     })
 }
 
-fn ack(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn ack(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Ack {
         job: job(frame)?,
         result: frame.any("result").map(Text::from),
     })
 }
 
-fn fail(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn fail(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
-    let error = error::read(frame.get("error"))?;
+    let error = error::read(frame.raw("error"))?;
     Ok(FromWorker::Fail { job, error })
 }
 
-fn release(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn release(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Release {
         job: job(frame)?,
-        reason: optional_text("reason", frame.get("reason"))?,
-        after: frame.get("after_ms").map(milliseconds).transpose()?.unwrap_or_default(),
+        reason: optional_text("reason", frame.raw("reason"))?,
+        after: frame.raw("after_ms").map(milliseconds).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -165,39 +164,39 @@ fn milliseconds(json: &str) -> Result<Duration, Wrong> {
     number.map_err(|_| Wrong::invalid("after_ms must be an integer from 0 to 2^64 - 1"))
 }
 
-fn progress(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn progress(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     // A JSON number is a number for Rust too, and nothing else in JSON is.
     let is_fraction = |spelled: &&str| spelled.parse::<f64>().is_ok_and(|number| (0.0..=1.0).contains(&number));
-    let fraction = frame.get("progress").filter(is_fraction);
+    let fraction = frame.raw("progress").filter(is_fraction);
     let fraction = fraction.ok_or_else(|| Wrong::invalid("progress must be a number from 0.0 to 1.0"))?;
     let progress = Progress {
         fraction: fraction.into(),
-        message: optional_text("message", frame.get("message"))?,
-        data: frame.get("data").map(Text::from),
+        message: optional_text("message", frame.raw("message"))?,
+        data: frame.raw("data").map(Text::from),
     };
     Ok(FromWorker::Progress { job, progress })
 }
 
-fn checkpoint(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn checkpoint(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     let state = frame.any("state").ok_or_else(|| Wrong::invalid("state is missing"))?;
     let state = state.into();
     Ok(FromWorker::Checkpoint { job, state })
 }
 
-fn heartbeat(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
+fn heartbeat(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Heartbeat { job: job(frame)? })
 }
 
-fn pong(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
-    let id = frame.get("id").and_then(|id| id.parse().ok());
+fn pong(frame: &Object<'_>) -> Result<FromWorker, Wrong> {
+    let id = frame.raw("id").and_then(|id| id.parse().ok());
     let id = id.ok_or_else(|| Wrong::invalid("id must be an integer from 0 to 2^64 - 1"))?;
     Ok(FromWorker::Pong { id })
 }
 
-fn job(frame: &RawFrame<'_>) -> Result<JobId, Wrong> {
-    let id = frame.get("job_id").and_then(name);
+fn job(frame: &Object<'_>) -> Result<JobId, Wrong> {
+    let id = frame.raw("job_id").and_then(name);
     let id = id.ok_or_else(|| Wrong::invalid(format!("job_id must be a string of 1 to {MAX_NAME_BYTES} bytes")))?;
     Ok(JobId(id))
 }

@@ -1,7 +1,8 @@
 //! The error by which a worker reports a failed job, in the words of either vocabulary
 //! (requirements C-22).
 
-use crate::json::fields::{self, Fields};
+use crate::json::object::Object;
+use crate::json::values;
 use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH};
 use crate::worker::values::{Wrong, boolean, optional_text};
 use ojs_lifecycle::api::{JobError, Text};
@@ -25,12 +26,12 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
     if json.starts_with('"') {
         return from_message(optional_text("error", Some(json))?);
     }
-    let error = Fields::read(json, FIELDS).map_err(|_| wrong())?;
-    let text = |field| optional_text(field, error.get(field)).map_err(in_error);
+    let error = Object::read_some(json, &FIELDS).map_err(|_| wrong())?;
+    let text = |field| optional_text(field, error.raw(field)).map_err(in_error);
     let (code, kind, message) = (text("code")?, text("type")?, text("message")?);
-    let retryable = error.get("retryable").map(|json| boolean("retryable", json));
+    let retryable = error.raw("retryable").map(|json| boolean("retryable", json));
     let retryable = retryable.transpose().map_err(in_error)?;
-    let details = error.get("details");
+    let details = error.raw("details");
     if details.is_some_and(|details| !details.starts_with('{')) {
         return Err(Wrong::invalid("error.details must be an object"));
     }
@@ -40,7 +41,7 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
         code,
         kind,
         details: details.map(Text::from),
-        backtrace: error.get("backtrace").map(backtrace).transpose()?,
+        backtrace: error.raw("backtrace").map(backtrace).transpose()?,
     })
 }
 
@@ -49,20 +50,20 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
 pub(crate) fn mended(json: Option<&str>) -> JobError {
     let json = json.unwrap_or_default();
     if json.starts_with('"') {
-        let message = fields::text(json).or_else(|| cut_text(json)).map(Text::from);
+        let message = values::text(json).or_else(|| cut_text(json)).map(Text::from);
         return from_message(message).unwrap_or_else(|_| JobError::new(NO_MESSAGE));
     }
-    let error = Fields::read_beginning(json, FIELDS);
-    let text = |name: &str| optional_text(name, error.get(name)).ok().flatten();
+    let error = Object::read_beginning(json, &FIELDS);
+    let text = |name: &str| optional_text(name, error.raw(name)).ok().flatten();
     let (code, kind) = (text("code"), text("type"));
     let spelled = error
-        .get("message")
+        .raw("message")
         .map(|json| Text::from(beginning(json, MOST_SPELLED_BYTES)));
     let cut = || error.broken(json, "message").and_then(cut_text).map(Text::from);
     let message = text("message").or(spelled).or_else(cut);
     let details = error
-        .get("details")
-        .filter(|details| fields::depth(details) < MAX_DEPTH);
+        .raw("details")
+        .filter(|details| values::depth(details) < MAX_DEPTH);
     let details = details.map(|details| {
         if details.starts_with('{') {
             Text::from(details)
@@ -70,7 +71,7 @@ pub(crate) fn mended(json: Option<&str>) -> JobError {
             format!("{{\"value\":{details}}}").into()
         }
     });
-    let retryable = error.get("retryable").and_then(|json| boolean("retryable", json).ok());
+    let retryable = error.raw("retryable").and_then(|json| boolean("retryable", json).ok());
     JobError {
         message: message_or_name(message, &kind, &code).unwrap_or_else(|_| NO_MESSAGE.into()),
         retryable: retryable.unwrap_or_else(|| retryable_by(code.as_deref())),
@@ -78,7 +79,7 @@ pub(crate) fn mended(json: Option<&str>) -> JobError {
         kind,
         details,
         backtrace: error
-            .get("backtrace")
+            .raw("backtrace")
             .and_then(|json| backtrace(json).ok().or_else(|| lines_of(json))),
     }
 }
@@ -89,12 +90,12 @@ fn cut_text(json: &str) -> Option<String> {
     // The end may be within an escape, or the string may have ended already.
     let ends = (inner.len().saturating_sub(LONGEST_ESCAPE)..=inner.len()).rev();
     let texts = ends.filter_map(|end| inner.get(..end).map(|text| format!("\"{text}\"")));
-    texts.filter_map(|text| fields::text(&text)).next()
+    texts.filter_map(|text| values::text(&text)).next()
 }
 
 /// A backtrace that is one text: its lines.
 fn lines_of(json: &str) -> Option<Text> {
-    let text = fields::text(json)?;
+    let text = values::text(json)?;
     let lines = text.lines().take(MAX_BACKTRACE_FRAMES).collect::<Vec<_>>();
     backtrace(&serde_json::Value::from(lines).to_string()).ok()
 }
@@ -126,12 +127,12 @@ fn retryable_by(code: Option<&str>) -> bool {
 /// A backtrace in its author's spelling if it is within the limits, else its first frames.
 fn backtrace(json: &str) -> Result<Text, Wrong> {
     let wrong = || Wrong::invalid("error.backtrace must be an array of strings");
-    let frames = fields::elements(json, MAX_BACKTRACE_FRAMES + 1).ok_or_else(wrong)?;
+    let frames = values::elements(json, MAX_BACKTRACE_FRAMES + 1).ok_or_else(wrong)?;
     let mut is_cut = frames.len() > MAX_BACKTRACE_FRAMES;
     let mut left = MAX_BACKTRACE_CHARS;
     let mut kept = Vec::new();
     for frame in frames.into_iter().take(MAX_BACKTRACE_FRAMES) {
-        let frame = fields::text(frame).ok_or_else(wrong)?;
+        let frame = values::text(frame).ok_or_else(wrong)?;
         let chars = frame.chars().count();
         if chars <= left {
             left -= chars;

@@ -1,6 +1,6 @@
 //! Values of a frame's fields, and why a frame is refused.
 
-use crate::json::fields;
+use crate::json::values;
 use crate::worker::limits::MAX_NAME_BYTES;
 use ojs_lifecycle::api::{ErrorCode, FromWorker, JobId, Text};
 
@@ -40,7 +40,7 @@ impl Wrong {
 
 pub(crate) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Text>, Wrong> {
     let Some(json) = json else { return Ok(None) };
-    let text = fields::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
+    let text = values::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
     Ok(Some(text.into()))
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
         .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
 }
 
-/// The name of a job or of a job type.
+/// The name of a job or of a job type, if it is exact: Unicode, and not half of it (`"\ud800"`).
 pub(crate) fn name(json: &str) -> Option<Text> {
-    let name = fields::exact_text(json)?;
+    let name: String = serde_json::from_str(json).ok()?;
     (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
 }

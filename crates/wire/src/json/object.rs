@@ -10,17 +10,26 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::values::units;
+
 /// Room for this many fields is made at once: an envelope has about as many.
 const USUAL_FIELDS: usize = 16;
 
-/// An object whose values are still text. Of a doubled field the last one counts, as in the Go
-/// backends.
+/// The fields of an object, or those of some names. Values are still text. Of a doubled field the
+/// last one counts, as in the Go backends and in the JSON readers of all languages that workers are
+/// written in.
 ///
 /// A list, not a map: callers read a few of a dozen fields once each, and a map would cost an
 /// allocation for each name.
-pub(crate) struct Object<'a>(Vec<(Name<'a>, &'a RawValue)>);
+#[derive(Default)]
+pub(crate) struct Object<'a> {
+    fields: Vec<(Name<'a>, &'a RawValue)>,
+    /// The field whose value is being read.
+    pending: Option<Name<'a>>,
+}
 
 /// The name of a field; borrowed from the text if it is spelled without escapes.
+#[derive(Clone)]
 pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
 
 impl<'a> Object<'a> {
@@ -36,7 +45,26 @@ impl<'a> Object<'a> {
 
     /// Whether this body is one object. Reading it for that alone costs half.
     pub(crate) fn is_one(body: &[u8]) -> bool {
-        std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<AnyObject>(text).is_ok())
+        std::str::from_utf8(body).is_ok_and(|text| Object::read_some(text, &[]).is_ok())
+    }
+
+    /// Reads the fields of these names, and skips the others. The memory for it does not grow with
+    /// the text, because only the first and the last value of a name are kept.
+    pub(crate) fn read_some(text: &'a str, names: &[&str]) -> serde_json::Result<Self> {
+        let mut object = Self::default();
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        deserializer.deserialize_map(FieldsVisitor(&mut object, Some(names)))?;
+        deserializer.end()?;
+        Ok(object)
+    }
+
+    /// Reads the fields of these names up to the first thing that is no JSON, or up to the end of
+    /// the object.
+    pub(crate) fn read_beginning(text: &'a str, names: &[&str]) -> Self {
+        let mut object = Self::default();
+        // The error marks where the reading ended. The fields before it are kept.
+        let _ = serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor(&mut object, Some(names)));
+        object
     }
 
     /// The spelling of a field's value; null is absent.
@@ -46,38 +74,54 @@ impl<'a> Object<'a> {
 
     /// The spelling of a field's value, null included.
     pub(crate) fn any(&self, key: &str) -> Option<&'a str> {
-        let newest = self.0.iter().rev().find(|(name, _)| name.0 == key);
+        let newest = self.fields.iter().rev().find(|(name, _)| name.0 == key);
         newest.map(|(_, value)| value.get())
     }
 
     /// The fields in their order, as they are spelled.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &'a str)> {
-        self.0.iter().map(|(name, value)| (&*name.0, value.get()))
+        self.fields.iter().map(|(name, value)| (&*name.0, value.get()))
     }
 
     /// Whether a field has this name, null included.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.0.iter().any(|(name, _)| name.0 == key)
+        self.fields.iter().any(|(name, _)| name.0 == key)
     }
 
     /// Whether the object has fields, and all of them have this name.
     pub(crate) fn has_only(&self, key: &str) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|(name, _)| name.0 == key)
+        !self.fields.is_empty() && self.fields.iter().all(|(name, _)| name.0 == key)
+    }
+
+    /// Whether this name occurs more than once.
+    pub(crate) fn is_repeated(&self, key: &str) -> bool {
+        self.fields.iter().filter(|(name, _)| name.0 == key).count() > 1
+    }
+
+    /// The rest of `text`, which was read, from the value of this field on, if the reading ended in
+    /// that value.
+    pub(crate) fn broken(&self, text: &'a str, key: &str) -> Option<&'a str> {
+        let Name(Cow::Borrowed(name)) = self.pending.as_ref().filter(|name| name.0 == key)? else {
+            return None;
+        };
+        let behind_quote = text.get(span(text, name).end + 1..)?;
+        let rest = behind_quote.trim_ascii_start().strip_prefix(':')?;
+        Some(rest.trim_ascii_start())
     }
 
     /// The places of this name's values in the text.
     pub(crate) fn spans(&self, text: &str, key: &str) -> Vec<Range<usize>> {
-        let of_it = self.0.iter().filter(|(name, _)| name.0 == key);
+        let of_it = self.fields.iter().filter(|(name, _)| name.0 == key);
         of_it.map(|(_, value)| span(text, value.get())).collect()
     }
 
     /// The place of the object in the text that it was read from, its braces included. `None`: it
     /// has no fields, or an escape in its first name.
     pub(crate) fn span(&self, text: &str) -> Option<Range<usize>> {
-        let (Name(Cow::Borrowed(first)), _) = self.0.first()? else {
+        let (Name(Cow::Borrowed(first)), _) = self.fields.first()? else {
             return None;
         };
-        let (_, last) = self.0.last()?;
+        let (_, last) = self.fields.last()?;
         let before = text.get(..span(text, first).start)?.strip_suffix('"')?;
         let start = before.trim_ascii_end().strip_suffix('{')?.len();
         let after = text.get(span(text, last.get()).end..)?;
@@ -119,47 +163,46 @@ impl<'a> Object<'a> {
 
 impl<'de> Deserialize<'de> for Object<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor)
+        let mut object = Object {
+            fields: Vec::with_capacity(USUAL_FIELDS),
+            pending: None,
+        };
+        deserializer.deserialize_map(FieldsVisitor(&mut object, None))?;
+        Ok(object)
     }
 }
 
-/// An object of which nothing is kept.
-struct AnyObject;
+/// Adds to an object what is read: all fields, or those of these names.
+struct FieldsVisitor<'o, 'a>(&'o mut Object<'a>, Option<&'o [&'o str]>);
 
-impl<'de> Deserialize<'de> for AnyObject {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(AnyObject)
-    }
-}
-
-impl<'de> Visitor<'de> for AnyObject {
-    type Value = Self;
+impl<'de> Visitor<'de> for FieldsVisitor<'_, 'de> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<Name<'de>, IgnoredAny>()?.is_some() {}
-        Ok(self)
-    }
-}
-
-struct FieldsVisitor;
-
-impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Object<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Vec::with_capacity(USUAL_FIELDS);
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let FieldsVisitor(Object { fields, pending }, names) = self;
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let Some(names) = names else {
+                fields.push((name, map.next_value()?));
+                continue;
+            };
+            if !names.contains(&&*name.0) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            *pending = Some(name.clone());
+            let value = map.next_value()?;
+            *pending = None;
+            let mut older = fields.iter_mut().rev().filter(|(older, _)| older.0 == name.0);
+            match (older.next(), older.next()) {
+                (Some(last), Some(_)) => last.1 = value,
+                (Some(_) | None, _) => fields.push((name, value)),
+            }
         }
-        Ok(Object(fields))
+        Ok(())
     }
 }
 
@@ -191,12 +234,6 @@ impl<'de> Visitor<'de> for NameVisitor {
 fn span(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     start..start + part.len()
-}
-
-/// This many units of time, from a decimal number; `None` if no duration can hold it.
-pub(crate) fn units(number: &str, unit: Duration) -> Option<Duration> {
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok()
 }
 
 #[cfg(test)]
