@@ -5,13 +5,13 @@
 //! 8), and from OpenTelemetry's conventions for messaging. What has no name there begins with
 //! `ojs_init.`.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde::Serialize;
 
-use crate::backend::{reply, trace};
+use crate::backend::reply;
+use crate::backend::trace::{self, hex};
 use crate::json::object::Object;
 use crate::names;
 use ojs_lifecycle::api::{JobEnd, JobError, Moment, Trace};
@@ -20,12 +20,6 @@ use ojs_values::text::beginning;
 
 /// Most bytes of the backtrace of an error.
 const MOST_BACKTRACE_BYTES: usize = 4096;
-
-/// Bytes that the spans of a job usually take.
-const USUAL_JOB_BYTES: usize = 2048;
-
-/// The name of the instrumentation scope.
-const SCOPE: &str = "ojs-init";
 
 /// The flags of a span: *sampled*, and that it is known where its parent is: in this process.
 const OWN_FLAGS: u32 = 0x101;
@@ -57,24 +51,16 @@ pub fn traceparent(context: &Trace) -> String {
 
 /// The body of a request with the spans of these jobs.
 pub fn request(jobs: &[TracedJob], source: &SpanSource) -> String {
-    let mut page = Json(String::with_capacity(jobs.len() * USUAL_JOB_BYTES));
-    page.raw(r#"{"resourceSpans":[{"resource":{"#);
     let resource = source.resource.iter();
-    let resource = resource.map(|(name, value)| (name.as_str(), Attribute::Text(value)));
-    page.attributes(&resource.collect::<Vec<_>>());
-    page.raw(r#"},"scopeSpans":[{"scope":{"name":"#);
-    page.text(SCOPE);
-    page.raw(r#","version":"#);
-    page.text(env!("CARGO_PKG_VERSION"));
-    page.raw(r#"},"spans":["#);
-    for (index, job) in jobs.iter().enumerate() {
-        if index > 0 {
-            page.raw(",");
-        }
-        Spans { job, source }.write(&mut page);
-    }
-    page.raw("]}]}]}");
-    page.0
+    let resource: Vec<Attribute<'_>> = resource.map(|(name, value)| text(name, value)).collect();
+    let spans: Vec<Span<'_>> = jobs.iter().flat_map(|job| Spans { job, source }.all()).collect();
+    // Nothing in it can fail to be written.
+    let resource = serde_json::to_string(&resource).unwrap_or_default();
+    let spans = serde_json::to_string(&spans).unwrap_or_default();
+    let scope = concat!(r#"{"name":"ojs-init","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+    format!(
+        r#"{{"resourceSpans":[{{"resource":{{"attributes":{resource}}},"scopeSpans":[{{"scope":{scope},"spans":{spans}}}]}}]}}"#
+    )
 }
 
 /// How long the collector asks to wait, by its header `Retry-After`. `now` is the time since the
@@ -87,8 +73,7 @@ pub fn retry_after(value: &str, now: Duration) -> Option<Duration> {
 /// cannot be read rejects none.
 pub fn rejected(body: &[u8]) -> u64 {
     let number = || {
-        let body: &RawValue = serde_json::from_slice(body).ok()?;
-        let partial = Object::read(body.get())?.object("partialSuccess")?;
+        let partial = Object::read_bytes(body)?.object("partialSuccess")?;
         // 64 bits are a string in this mapping, and some collectors send a number.
         let text = partial.text("rejectedSpans").and_then(|text| text.parse().ok());
         text.or_else(|| partial.whole("rejectedSpans"))
@@ -96,25 +81,80 @@ pub fn rejected(body: &[u8]) -> u64 {
     number().unwrap_or(0)
 }
 
-#[derive(Clone, Copy)]
-enum Attribute<'a> {
-    Text(&'a str),
-    Number(u64),
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Span<'a> {
+    trace_id: String,
+    span_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<String>,
+    flags: u32,
+    kind: u8,
+    start_time_unix_nano: String,
+    end_time_unix_nano: String,
+    name: Cow<'a, str>,
+    attributes: Vec<Attribute<'a>>,
+    /// The span that led to this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<[Link; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<Vec<Event<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
 }
 
-type Attributes<'a> = Vec<(&'a str, Attribute<'a>)>;
+#[derive(Serialize)]
+struct Attribute<'a> {
+    key: &'a str,
+    value: AttributeValue<'a>,
+}
 
-/// The parts of a span that all kinds have.
-struct Head<'a> {
-    span: u64,
-    parent: Option<u64>,
-    name: String,
-    kind: u8,
-    began: Moment,
-    ended: Moment,
-    /// The span that led to this one.
-    link: Option<Trace>,
-    attributes: Attributes<'a>,
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum AttributeValue<'a> {
+    StringValue(Cow<'a, str>),
+    /// As text, because 64 bits are a string in this mapping.
+    IntValue(String),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Link {
+    trace_id: String,
+    span_id: String,
+    flags: u32,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    time_unix_nano: String,
+    name: &'static str,
+    attributes: Vec<Attribute<'a>>,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    code: u8,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+}
+
+impl Status<'_> {
+    const OK: Self = Self {
+        code: STATUS_OK,
+        message: "",
+    };
+}
+
+fn text<'a>(key: &'a str, value: &'a str) -> Attribute<'a> {
+    let value = AttributeValue::StringValue(beginning(value, MOST_TEXT_BYTES).into());
+    Attribute { key, value }
+}
+
+fn number(key: &str, value: u64) -> Attribute<'_> {
+    let value = AttributeValue::IntValue(value.to_string());
+    Attribute { key, value }
 }
 
 /// The spans of a job.
@@ -124,138 +164,148 @@ struct Spans<'a> {
 }
 
 impl<'a> Spans<'a> {
-    fn write(&self, page: &mut Json) {
-        if let Some(fetch) = &self.job.fetch {
-            self.fetch(fetch, page);
-            page.raw(",");
-        }
-        self.process(page);
-        for report in &self.job.reports {
-            page.raw(",");
-            self.report(report, page);
-        }
+    fn all(&self) -> Vec<Span<'a>> {
+        let fetch = self.job.fetch.iter().map(|fetch| self.fetch(fetch));
+        let reports = self.job.reports.iter().map(|report| self.report(report));
+        fetch.chain([self.process()]).chain(reports).collect()
     }
 
-    /// The request that returned the job: the root of the trace.
-    fn fetch(&self, fetch: &FetchSpan, page: &mut Json) {
+    fn fetch(&self, fetch: &FetchSpan) -> Span<'a> {
         let mut attributes = self.common("receive", "fetch");
-        attributes.push(("ojs.job.state", Attribute::Text("active")));
-        attributes.push(("messaging.batch.message_count", Attribute::Number(fetch.jobs as u64)));
+        attributes.push(text("ojs.job.state", "active"));
+        attributes.push(number("messaging.batch.message_count", fetch.jobs as u64));
         self.add_server(&mut attributes);
-        let head = Head {
-            span: fetch.span,
-            parent: None,
-            name: self.of_queue("fetch"),
-            kind: KIND_CLIENT,
-            began: fetch.began,
-            ended: fetch.ended,
-            link: self.job.subject.trace,
+        Span {
+            links: self.links(),
             attributes,
-        };
-        self.head(&head, page);
-        page.raw(r#","status":{"code":1}}"#);
+            status: Some(Status::OK),
+            ..self.span(fetch.span, self.of_queue("fetch"), fetch.began, fetch.ended)
+        }
     }
 
-    /// The job itself.
-    fn process(&self, page: &mut Json) {
+    fn process(&self) -> Span<'a> {
         let job = self.job;
         let mut attributes = self.common("process", "process");
-        let bytes = job.bytes.map(|bytes| Attribute::Number(bytes as u64));
-        attributes.extend(bytes.map(|bytes| ("messaging.message.body.size", bytes)));
+        let bytes = job.bytes.map(|bytes| bytes as u64);
+        attributes.extend(bytes.map(|bytes| number("messaging.message.body.size", bytes)));
         if let Some(end) = job.end {
-            attributes.push(("ojs_init.outcome", Attribute::Text(names::end(end))));
-            attributes.extend(state_after(end).map(|state| ("ojs.job.state", Attribute::Text(state))));
+            attributes.push(text("ojs_init.outcome", names::end(end)));
+            attributes.extend(state_after(end).map(|state| text("ojs.job.state", state)));
         }
         let error = self.error();
         if let Some((kind, message)) = error {
-            attributes.push(("error.type", Attribute::Text(kind)));
-            attributes.push(("error.message", Attribute::Text(message)));
-            let attempt = job.subject.attempt.map(Attribute::Number);
-            attributes.extend(attempt.map(|attempt| ("ojs.job.error.attempt", attempt)));
+            attributes.push(text("error.type", kind));
+            attributes.push(text("error.message", message));
+            let attempt = job.subject.attempt;
+            attributes.extend(attempt.map(|attempt| number("ojs.job.error.attempt", attempt)));
         }
-        let head = Head {
-            span: job.span,
-            parent: job.fetch.as_ref().map(|fetch| fetch.span),
-            name: self.of_queue("process"),
-            kind: KIND_CONSUMER,
-            began: job.began,
-            ended: job.ended,
-            link: job.subject.trace,
-            attributes,
+        let status = match (job.end, error) {
+            (Some(JobEnd::Acked | JobEnd::Cancelled), _) => Some(Status::OK),
+            (_, Some((_, message))) => Some(Status {
+                code: STATUS_ERROR,
+                message: beginning(message, MOST_TEXT_BYTES),
+            }),
+            (Some(JobEnd::Requeued | JobEnd::Failed | JobEnd::Left | JobEnd::Lost) | None, None) => None,
         };
-        self.head(&head, page);
-        self.events(page);
-        match (job.end, error) {
-            (Some(JobEnd::Acked | JobEnd::Cancelled), _) => page.status(STATUS_OK, ""),
-            (_, Some((_, message))) => page.status(STATUS_ERROR, message),
-            (Some(JobEnd::Requeued | JobEnd::Failed | JobEnd::Left | JobEnd::Lost) | None, None) => {}
+        Span {
+            parent_span_id: job.fetch.as_ref().map(|fetch| hex(&fetch.span.to_be_bytes())),
+            kind: KIND_CONSUMER,
+            links: self.links(),
+            attributes,
+            events: Some(self.events()),
+            status,
+            ..self.span(job.span, self.of_queue("process"), job.began, job.ended)
         }
-        page.raw("}");
     }
 
-    /// A request with the outcome of the job.
-    fn report(&self, report: &ReportSpan, page: &mut Json) {
-        let name = if report.is_ack { "ack" } else { "nack" };
-        let mut attributes = self.common("settle", name);
+    fn report(&self, report: &ReportSpan) -> Span<'a> {
+        let (operation, name) = if report.is_ack {
+            ("ack", "ojs.ack")
+        } else {
+            ("nack", "ojs.nack")
+        };
+        let mut attributes = self.common("settle", operation);
         self.add_server(&mut attributes);
-        let status = report.status.map(|status| status.to_string());
         if let Some(status) = report.status {
-            attributes.push(("http.response.status_code", Attribute::Number(status.into())));
+            attributes.push(number("http.response.status_code", status.into()));
         }
         if report.failure.is_some() {
-            let cause = status.as_deref().unwrap_or("no_answer");
-            attributes.push(("error.type", Attribute::Text(cause)));
+            let cause = report
+                .status
+                .map_or("no_answer".into(), |status| status.to_string().into());
+            attributes.push(Attribute {
+                key: "error.type",
+                value: AttributeValue::StringValue(cause),
+            });
         }
-        let head = Head {
-            span: report.span,
-            parent: Some(self.job.span),
-            name: format!("ojs.{name}"),
-            kind: KIND_CLIENT,
-            began: report.began,
-            ended: report.ended,
-            link: None,
+        let error = Status {
+            code: STATUS_ERROR,
+            message: "",
+        };
+        Span {
+            parent_span_id: Some(hex(&self.job.span.to_be_bytes())),
             attributes,
-        };
-        self.head(&head, page);
-        let status = if report.failure.is_some() {
-            STATUS_ERROR
-        } else {
-            STATUS_OK
-        };
-        page.status(status, "");
-        page.raw("}");
+            status: Some(if report.failure.is_some() { error } else { Status::OK }),
+            ..self.span(report.span, name.into(), report.began, report.ended)
+        }
     }
 
-    fn of_queue(&self, operation: &str) -> String {
+    /// A request to the backend, and what every other span has in common with one.
+    fn span(&self, id: u64, name: Cow<'a, str>, began: Moment, ended: Moment) -> Span<'a> {
+        Span {
+            trace_id: hex(&self.job.trace.to_be_bytes()),
+            span_id: hex(&id.to_be_bytes()),
+            parent_span_id: None,
+            flags: OWN_FLAGS,
+            kind: KIND_CLIENT,
+            start_time_unix_nano: self.nanos(began),
+            end_time_unix_nano: self.nanos(ended),
+            name,
+            attributes: Vec::new(),
+            links: None,
+            events: None,
+            status: None,
+        }
+    }
+
+    fn links(&self) -> Option<[Link; 1]> {
+        let link = self.job.subject.trace?;
+        Some([Link {
+            trace_id: hex(&link.trace.to_be_bytes()),
+            span_id: hex(&link.span.to_be_bytes()),
+            flags: LINK_FLAGS,
+        }])
+    }
+
+    fn of_queue(&self, operation: &'static str) -> Cow<'a, str> {
         match &*self.job.subject.queue {
-            "" => operation.to_owned(),
-            queue => format!("{} {operation}", beginning(queue, MOST_TEXT_BYTES)),
+            "" => operation.into(),
+            queue => format!("{} {operation}", beginning(queue, MOST_TEXT_BYTES)).into(),
         }
     }
 
     /// The attributes that all spans of a job have.
-    fn common(&self, kind: &'a str, operation: &'a str) -> Attributes<'a> {
+    fn common(&self, kind: &'a str, operation: &'a str) -> Vec<Attribute<'a>> {
         let subject = &self.job.subject;
         let mut attributes = vec![
-            ("messaging.system", Attribute::Text("ojs")),
-            ("messaging.operation.type", Attribute::Text(kind)),
-            ("messaging.operation.name", Attribute::Text(operation)),
-            ("messaging.destination.name", Attribute::Text(&subject.queue)),
-            ("messaging.message.id", Attribute::Text(&subject.id.0)),
-            ("ojs.job.id", Attribute::Text(&subject.id.0)),
-            ("ojs.job.type", Attribute::Text(&subject.kind)),
-            ("ojs.job.queue", Attribute::Text(&subject.queue)),
+            text("messaging.system", "ojs"),
+            text("messaging.operation.type", kind),
+            text("messaging.operation.name", operation),
+            text("messaging.destination.name", &subject.queue),
+            text("messaging.message.id", &subject.id.0),
+            text("ojs.job.id", &subject.id.0),
+            text("ojs.job.type", &subject.kind),
+            text("ojs.job.queue", &subject.queue),
         ];
-        let attempt = subject.attempt.map(Attribute::Number);
-        attributes.extend(attempt.map(|attempt| ("ojs.job.attempt", attempt)));
-        let worker = self.job.worker.as_ref().map(|worker| Attribute::Text(&worker.0));
-        attributes.extend(worker.map(|worker| ("ojs.worker.id", worker)));
+        attributes.extend(subject.attempt.map(|attempt| number("ojs.job.attempt", attempt)));
+        let worker = self.job.worker.as_ref();
+        attributes.extend(worker.map(|worker| text("ojs.worker.id", &worker.0)));
         attributes
     }
 
-    fn add_server(&self, attributes: &mut Attributes<'a>) {
-        attributes.push(("server.address", Attribute::Text(&self.source.server)));
-        attributes.push(("server.port", Attribute::Number(self.source.port.into())));
+    fn add_server(&self, attributes: &mut Vec<Attribute<'a>>) {
+        attributes.push(text("server.address", &self.source.server));
+        attributes.push(number("server.port", self.source.port.into()));
     }
 
     /// Type and message of the error that the job's span has.
@@ -270,79 +320,48 @@ impl<'a> Spans<'a> {
         }
     }
 
-    fn head(&self, head: &Head<'_>, page: &mut Json) {
-        page.raw(r#"{"traceId":""#);
-        page.trace(self.job.trace);
-        page.raw(r#"","spanId":""#);
-        page.hex(head.span);
-        if let Some(parent) = head.parent {
-            page.raw(r#"","parentSpanId":""#);
-            page.hex(parent);
-        }
-        page.put(format_args!(
-            r#"","flags":{OWN_FLAGS},"kind":{},"startTimeUnixNano":"{}","endTimeUnixNano":"{}","name":"#,
-            head.kind,
-            self.nanos(head.began),
-            self.nanos(head.ended),
-        ));
-        page.text(&head.name);
-        page.raw(",");
-        page.attributes(&head.attributes);
-        if let Some(link) = head.link {
-            page.raw(r#","links":[{"traceId":""#);
-            page.trace(link.trace);
-            page.raw(r#"","spanId":""#);
-            page.hex(link.span);
-            page.put(format_args!(r#"","flags":{LINK_FLAGS}}}]"#));
-        }
-    }
-
-    fn events(&self, page: &mut Json) {
-        page.raw(r#","events":["#);
-        let mut before = "";
-        for (at, event) in &self.job.events {
+    fn events(&self) -> Vec<Event<'a>> {
+        let events = self.job.events.iter().map(|(at, event)| {
             let (name, attribute) = event_words(*event);
-            page.raw(before);
-            self.event(*at, name, attribute.as_slice(), page);
-            before = ",";
-        }
-        if let Some(error) = &self.job.error {
-            let backtrace = error.backtrace.as_deref().map(backtrace_lines);
+            self.event(*at, name, attribute.into_iter().collect())
+        });
+        let exception = self.job.error.as_ref().map(|error| {
             let mut attributes = vec![
-                ("exception.type", Attribute::Text(kind_of(error))),
-                ("exception.message", Attribute::Text(&error.message)),
+                text("exception.type", kind_of(error)),
+                text("exception.message", &error.message),
             ];
-            let backtrace = backtrace.as_deref().map(Attribute::Text);
-            attributes.extend(backtrace.map(|backtrace| ("exception.stacktrace", backtrace)));
-            page.raw(before);
-            self.event(self.job.ended, "exception", &attributes, page);
+            attributes.extend(error.backtrace.as_deref().map(|backtrace| Attribute {
+                key: "exception.stacktrace",
+                value: AttributeValue::StringValue(backtrace_lines(backtrace).into()),
+            }));
+            self.event(self.job.ended, "exception", attributes)
+        });
+        events.chain(exception).collect()
+    }
+
+    fn event(&self, at: Moment, name: &'static str, attributes: Vec<Attribute<'a>>) -> Event<'a> {
+        Event {
+            time_unix_nano: self.nanos(at),
+            name,
+            attributes,
         }
-        page.raw("]");
     }
 
-    fn event(&self, at: Moment, name: &str, attributes: &[(&str, Attribute<'_>)], page: &mut Json) {
-        page.put(format_args!(r#"{{"timeUnixNano":"{}","name":"#, self.nanos(at)));
-        page.text(name);
-        page.raw(",");
-        page.attributes(attributes);
-        page.raw("}");
-    }
-
-    fn nanos(&self, at: Moment) -> u128 {
+    fn nanos(&self, at: Moment) -> String {
         let date: Duration = self.source.clock.date(at);
-        date.as_nanos()
+        date.as_nanos().to_string()
     }
 }
 
 /// The name of an event, in the words of the OJS document *Events* where it has one.
-fn event_words(event: SpanEvent) -> (&'static str, Option<(&'static str, Attribute<'static>)>) {
+fn event_words(event: SpanEvent) -> (&'static str, Option<Attribute<'static>>) {
     match event {
         SpanEvent::Fetched => ("ojs_init.fetched", None),
         SpanEvent::HandedOver => ("job.started", None),
         SpanEvent::Progress => ("job.progress", None),
         SpanEvent::Cancel(reason) => {
-            let reason = Attribute::Text(names::cancel_reason(reason));
-            ("ojs_init.cancel", Some(("ojs_init.cancel.reason", reason)))
+            let reason = text("ojs_init.cancel.reason", names::cancel_reason(reason));
+            ("ojs_init.cancel", Some(reason))
         }
         SpanEvent::TimedOut => ("ojs_init.timeout", None),
         SpanEvent::Outcome(end) => match end {
@@ -378,70 +397,6 @@ fn backtrace_lines(json: &str) -> String {
     let mut text = lines.join("\n");
     text.truncate(beginning(&text, MOST_BACKTRACE_BYTES).len());
     text
-}
-
-/// JSON as it grows. Writing to memory cannot fail.
-struct Json(String);
-
-impl Json {
-    fn raw(&mut self, text: &str) {
-        self.0.push_str(text);
-    }
-
-    fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        let _ = self.0.write_fmt(text);
-    }
-
-    fn text(&mut self, text: &str) {
-        let needs_escape = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
-        if text.bytes().any(needs_escape) {
-            return self.raw(&Value::from(text).to_string());
-        }
-        self.raw("\"");
-        self.raw(text);
-        self.raw("\"");
-    }
-
-    fn trace(&mut self, id: u128) {
-        trace::push_hex(&mut self.0, &id.to_be_bytes());
-    }
-
-    fn hex(&mut self, id: u64) {
-        trace::push_hex(&mut self.0, &id.to_be_bytes());
-    }
-
-    fn attributes(&mut self, attributes: &[(&str, Attribute<'_>)]) {
-        self.raw(r#""attributes":["#);
-        for (index, (name, value)) in attributes.iter().enumerate() {
-            self.raw(if index == 0 { r#"{"key":"# } else { r#",{"key":"# });
-            self.text(name);
-            match value {
-                Attribute::Text(text) => {
-                    let most = if *name == "exception.stacktrace" {
-                        MOST_BACKTRACE_BYTES
-                    } else {
-                        MOST_TEXT_BYTES
-                    };
-                    self.raw(r#","value":{"stringValue":"#);
-                    self.text(beginning(text, most));
-                    self.raw("}}");
-                }
-                Attribute::Number(number) => {
-                    self.put(format_args!(r#","value":{{"intValue":"{number}"}}}}"#));
-                }
-            }
-        }
-        self.raw("]");
-    }
-
-    fn status(&mut self, code: u8, message: &str) {
-        self.put(format_args!(r#","status":{{"code":{code}"#));
-        if !message.is_empty() {
-            self.raw(r#","message":"#);
-            self.text(beginning(message, MOST_TEXT_BYTES));
-        }
-        self.raw("}");
-    }
 }
 
 #[cfg(test)]

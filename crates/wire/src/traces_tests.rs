@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use ojs_lifecycle::api::{CancelReason, Failure, JobId, Subject, WorkerId};
 use proptest::prelude::*;
+use serde_json::Value;
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))

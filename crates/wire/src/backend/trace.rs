@@ -13,10 +13,10 @@ const SAMPLED: u128 = 1;
 /// with only zeroes, version `ff`, version `00` with text behind it.
 pub fn read(text: &str) -> Option<Trace> {
     let mut fields = text.split('-');
-    let version = hex(fields.next()?, 2)?;
-    let trace = hex(fields.next()?, 32)?;
-    let span = u64::try_from(hex(fields.next()?, 16)?).ok()?;
-    let flags = hex(fields.next()?, 2)?;
+    let version = number(fields.next()?, 2)?;
+    let trace = number(fields.next()?, 32)?;
+    let span = u64::try_from(number(fields.next()?, 16)?).ok()?;
+    let flags = number(fields.next()?, 2)?;
     let is_known_shape = if version == 0 {
         text.len() == LENGTH
     } else {
@@ -37,23 +37,18 @@ pub fn write(context: &Trace) -> String {
         span,
         is_sampled,
     } = context;
-    let mut text = String::with_capacity(LENGTH);
-    text.push_str("00-");
-    push_hex(&mut text, &trace.to_be_bytes());
-    text.push('-');
-    push_hex(&mut text, &span.to_be_bytes());
-    text.push_str(if *is_sampled { "-01" } else { "-00" });
-    text
+    let flags = u8::from(*is_sampled);
+    format!("00-{}-{}-0{flags}", hex(&trace.to_be_bytes()), hex(&span.to_be_bytes()))
 }
 
-/// Adds the hexadecimal digits of an id. Each recorded job has some ids, and the formatter of the
+/// The hexadecimal digits of an id. Each recorded job has some ids, and the formatter of the
 /// standard library takes three times as long.
-pub(crate) fn push_hex(to: &mut String, id: &[u8]) {
+pub(crate) fn hex(id: &[u8]) -> String {
     let digits = id.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    to.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-fn hex(text: &str, digits: usize) -> Option<u128> {
+fn number(text: &str, digits: usize) -> Option<u128> {
     let is_hex = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_hex.then(|| u128::from_str_radix(text, 16).ok())?
 }
