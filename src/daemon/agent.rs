@@ -158,8 +158,9 @@ fn set_up(
 
     // The secrets were read by the configuration; from here on only the requests to the backend
     // have them.
-    let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
-    let plan = plan.with_open_files(way.open_files);
+    let mut plan = plan(config, command, environ, &way.variables)?;
+    plan.credentials = credentials;
+    plan.open_files = way.open_files;
     hide_secrets(environ);
     init::detach_stdin_tty();
     let facts = facts(config, command);
@@ -344,11 +345,12 @@ pub(super) fn plan(
         None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
+    let mut plan = plan.map_err(start::nul_byte)?;
     // The SIGKILL of PID 1 ends all processes. Outside PID 1 a worker would continue with jobs that
     // get no heartbeats any more.
     let is_alone = !init::is_pid_1() && config.init.parent_death_signal.is_none() && config.mode != Mode::Exec;
-    let plan = plan.map(|plan| plan.signalled_at_our_end(is_alone.then_some(Signal::TERM)));
-    plan.map_err(start::nul_byte)
+    plan.at_our_end = is_alone.then_some(Signal::TERM);
+    Ok(plan)
 }
 
 fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<ProbeLinks>, StartFailure> {

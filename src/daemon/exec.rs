@@ -131,7 +131,7 @@ fn check_copies(
 ) -> Result<(), StartFailure> {
     let plan = ChildPlan::new(command, environ).map_err(start::nul_byte)?;
     let program = command.first().map(|program| program.to_string_lossy());
-    start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref())
+    start::rehearse(plan, credentials.cloned(), program.as_deref())
 }
 
 /// The programs of the routes and COMMAND, each with its arguments, and its place in the
@@ -191,7 +191,7 @@ fn job_user(
     let nothing = [OsString::from("/")];
     let plan = ChildPlan::new(&nothing, environ).map_err(start::nul_byte)?;
     // That `/` is no program proves nothing against the user.
-    start::rehearse(&plan.run_as(Some(first.clone())), None).map_err(|_| {
+    start::rehearse(plan, Some(first.clone()), None).map_err(|_| {
         refused(
             "we are root, but may not change to other users; add CAP_SETUID, CAP_SETGID and CAP_KILL, or leave it out",
         )
@@ -209,8 +209,8 @@ fn program(
     let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = [name.to_owned()];
     let plan = ChildPlan::new(&found, environ).map_err(start::nul_byte)?;
-    let plan = plan.seen_from(config.exec.directory.as_deref()).run_as(user.cloned());
-    start::rehearse(&plan, Some(&name.to_string_lossy()))
+    let plan = plan.seen_from(config.exec.directory.as_deref());
+    start::rehearse(plan, user.cloned(), Some(&name.to_string_lossy()))
 }
 
 /// The worker's program as operators see it: COMMAND, and the number of routes.

@@ -86,9 +86,10 @@ fn start(
         .first()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let terminal = tty::foreground_terminal();
-    let has_terminal = terminal.is_some();
-    let plan = plan(command, environ)?.run_as(credentials).hand_over(terminal);
+    let mut plan = plan(command, environ)?;
+    plan.credentials = credentials;
+    plan.terminal = tty::foreground_terminal();
+    let has_terminal = plan.terminal.is_some();
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
     Ok(Child { pid, has_terminal })
 }

@@ -59,7 +59,7 @@ fn play(config: &Config, command: &[OsString], environ: &Environ) -> Vec<String>
     let program = command.first().map(|program| program.to_string_lossy());
     let checked = credentials.and_then(|credentials| {
         let plan = plain_loop::plan(command, environ);
-        plan.and_then(|plan| start::rehearse(&plan.run_as(credentials), program.as_deref()))
+        plan.and_then(|plan| start::rehearse(plan, credentials, program.as_deref()))
             .map_err(|refused| refused.message)
     });
     checked.err().into_iter().collect()

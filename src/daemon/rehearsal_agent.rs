@@ -61,7 +61,7 @@ fn child(
     }
     let plan = agent::plan(config, command, environ, &[])?;
     let program = command.first().map(|program| program.to_string_lossy());
-    start::rehearse(&plan.run_as(credentials), program.as_deref())?;
+    start::rehearse(plan, credentials, program.as_deref())?;
     Ok(Vec::new())
 }
 
@@ -137,7 +137,6 @@ fn programs(
 ) -> Result<Vec<StartFailure>, StartFailure> {
     let variables = [exec::variable(config)?];
     let plan = agent::plan(config, command, environ, &variables)?;
-    let as_them = credentials.clone();
-    start::rehearse(&plan.run_as(as_them), Some(exec::OWN_NAME))?;
+    start::rehearse(plan, credentials.clone(), Some(exec::OWN_NAME))?;
     Ok(exec::check(config, command, environ, credentials.as_ref()))
 }

@@ -76,17 +76,18 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
     }
 }
 
-/// The errors of a start about the child, without running the program. Without a program only its
-/// user is tried. A missing interpreter or loader of the program's file counts as well. A shortage
-/// of processes may have ended by the time of the start, so it is a warning.
-pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFailure> {
+/// The errors of a start about the child, as this user, without running the program. Without a
+/// program only the user is tried. A missing interpreter or loader of the program's file counts as
+/// well. A shortage of processes may have ended by the time of the start, so it is a warning.
+pub fn rehearse(mut plan: ChildPlan, user: Option<Credentials>, program: Option<&str>) -> Result<(), StartFailure> {
+    plan.credentials = user;
     let result = plan.rehearse();
     // The child has ended, or there is none.
     let _ = reaper::reap_one();
     match (result, program) {
         (Ok(()), None) | (Err(SpawnError::Exec(_)), None) => Ok(()),
         (Ok(()), Some(program)) => plan.trouble(None).map_or(Ok(()), |trouble| rehearsed(program, trouble)),
-        (Err(error), program) => match not_started_now(plan, program.unwrap_or_default(), error) {
+        (Err(error), program) => match not_started_now(&plan, program.unwrap_or_default(), error) {
             NotStartedNow::Refused(refused) => Err(refused),
             NotStartedNow::Shortage(error) => {
                 warn!("cannot create a process now: {}; {}", reason(&error), remedy(&error));

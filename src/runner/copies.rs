@@ -205,10 +205,11 @@ impl Copies {
         let number = OsString::from(index.to_string());
         let set: [(&str, &OsStr); 1] = [(INDEX_VARIABLE, &number)];
         let plan = ChildPlan::new(&self.command, &self.environ)?;
-        let plan = plan.with_environment(&set, &[RUNNER_VARIABLE])?;
+        let mut plan = plan.with_environment(&set, &[RUNNER_VARIABLE])?;
         // PID 1 ends the remaining processes. Without PID 1 a copy would live on without its
         // keeper.
-        Ok(plan.signalled_at_our_end(Some(Signal::TERM)))
+        plan.at_our_end = Some(Signal::TERM);
+        Ok(plan)
     }
 
     fn start(&self, index: u32) -> Result<Pid, ProcessNotStarted> {

@@ -1,9 +1,10 @@
 //! From a job's envelope to its process.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::fchown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -140,8 +141,8 @@ impl Starter {
             error if is_shortage(&error) => ProcessNotStarted::Shortage(error),
             error => ProcessNotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
         })?;
-        let plan = self.plan(&words, order, facts, belongings)?;
-        let plan = plan.as_job(self.traits(ends.theirs)?);
+        let mut plan = self.plan(&words, order, facts, belongings)?;
+        plan.job = Some(self.traits(ends.theirs)?);
         let directory = self.settings.exec.directory.as_deref();
         let started = plan.spawn();
         if belongings.user.is_some() {
@@ -173,12 +174,16 @@ impl Starter {
 
     fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, ProcessNotStarted> {
         let exec = &self.settings.exec;
-        let traits = JobTraits::new(descriptors)
-            .with_niceness(exec.nice.map(|nice| nice.0))
-            .with_limits(self.limits.clone());
-        let directory = exec.directory.as_deref().map(Path::as_os_str);
-        let in_directory = traits.in_directory(directory);
-        in_directory.map_err(|_| ProcessNotStarted::Refused("a NUL byte in exec.directory".to_owned()))
+        let directory = exec.directory.as_deref();
+        let directory = directory
+            .map(|name| CString::new(name.as_os_str().as_bytes()))
+            .transpose();
+        Ok(JobTraits {
+            descriptors,
+            directory: directory.map_err(|_| ProcessNotStarted::Refused("a NUL byte in exec.directory".to_owned()))?,
+            nice: exec.nice.map(|nice| nice.0),
+            limits: self.limits.clone(),
+        })
     }
 
     fn plan(
@@ -205,14 +210,14 @@ impl Starter {
             .collect();
         let plan = ChildPlan::new(command, &self.environ);
         let plan = plan.and_then(|plan| plan.with_environment(&set, &variables.remove));
-        let plan = plan
+        let mut plan = plan
             .map_err(|_| ProcessNotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
-        let credentials = belongings.user.map(|user| Credentials {
+        plan.credentials = belongings.user.map(|user| Credentials {
             uid: user,
             gid: user,
             groups: Vec::new(),
         });
-        Ok(plan.run_as(credentials))
+        Ok(plan)
     }
 
     fn input(&self, name: &CStr, text: &str) -> io::Result<OwnedFd> {

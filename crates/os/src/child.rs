@@ -42,12 +42,17 @@ pub struct ChildPlan {
     /// The arguments, the program's name first.
     args: Vec<CString>,
     environment: ChildEnvironment,
-    credentials: Option<Credentials>,
-    terminal: Option<OwnedFd>,
-    job: Option<JobTraits>,
-    open_files: Option<OpenFiles>,
-    /// The child gets this signal when this process ends.
-    at_our_end: Option<Signal>,
+    /// The user that it runs as, if not this process's.
+    pub credentials: Option<Credentials>,
+    /// A terminal whose foreground process group the child becomes.
+    pub terminal: Option<OwnedFd>,
+    /// Makes the child a job: own session, only these descriptors, SIGKILL when this process ends.
+    pub job: Option<JobTraits>,
+    /// Its limit of open files, if this process has another one.
+    pub open_files: Option<OpenFiles>,
+    /// The kernel sends the child this signal when the thread that starts it ends. The child's own
+    /// children get none, nor does a program that changes its user at exec.
+    pub at_our_end: Option<Signal>,
 }
 
 /// The environment that the child gets.
@@ -110,19 +115,6 @@ impl ChildPlan {
         })
     }
 
-    /// Gives the child this limit of open files, if this process has another one.
-    pub fn with_open_files(mut self, limit: Option<OpenFiles>) -> Self {
-        self.open_files = limit;
-        self
-    }
-
-    /// Has the kernel send the child this signal when the thread that starts it ends. The child's
-    /// own children get none, nor does a program that changes its user at exec.
-    pub fn signalled_at_our_end(mut self, signal: Option<Signal>) -> Self {
-        self.at_our_end = signal;
-        self
-    }
-
     /// Executes this file, regardless of the first argument and the search path.
     pub fn executing(mut self, file: &CStr) -> Self {
         self.candidates = vec![file.to_owned()];
@@ -142,12 +134,6 @@ impl ChildPlan {
         self
     }
 
-    /// Runs it as this user.
-    pub fn run_as(mut self, credentials: Option<Credentials>) -> Self {
-        self.credentials = credentials;
-        self
-    }
-
     /// Gives the child a copy of the environment with changes. Each name in `set` gets the new
     /// value: its first entry stays in place, further ones are left out. A name without an entry is
     /// added at the end. Entries of a name in `remove` are left out. All others stay byte for byte
@@ -163,18 +149,6 @@ impl ChildPlan {
         };
         self.environment = ChildEnvironment::Changed(entries);
         Ok(self)
-    }
-
-    /// Makes its process group the foreground one of this terminal.
-    pub fn hand_over(mut self, terminal: Option<OwnedFd>) -> Self {
-        self.terminal = terminal;
-        self
-    }
-
-    /// Makes the child a job: own session, only these descriptors, SIGKILL when this process ends.
-    pub fn as_job(mut self, job: JobTraits) -> Self {
-        self.job = Some(job);
-        self
     }
 
     /// Does all of [`spawn`](Self::spawn) except the exec: a child changes to the user, checks for

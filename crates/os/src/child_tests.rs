@@ -122,14 +122,15 @@ fn a_job_has_its_own_descriptors_limits_and_directory_whatever_we_have_open() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let script = "for n in 0 1 2 3 4 5 6 7; do test -e /proc/$$/fd/$n && echo $n; done; ulimit -n; pwd; nice";
     let limit = crate::job_child::Limit::named("nofile", Some(8), Some(8)).unwrap();
-    let traits = JobTraits::new([null(), writer.into(), null(), null()])
-        .with_niceness(Some(19))
-        .with_limits(vec![limit])
-        .in_directory(Some(OsStr::new("/usr")))
-        .unwrap();
+    let traits = JobTraits {
+        descriptors: [null(), writer.into(), null(), null()],
+        directory: Some(c"/usr".to_owned()),
+        nice: Some(19),
+        limits: vec![limit],
+    };
     let command = ["sh", "-c", script].map(OsString::from);
-    let plan = ChildPlan::new(&command, &block(&["PATH=/usr/bin:/bin"])).unwrap();
-    let plan = plan.as_job(traits);
+    let mut plan = ChildPlan::new(&command, &block(&["PATH=/usr/bin:/bin"])).unwrap();
+    plan.job = Some(traits);
     let pid = plan.spawn().unwrap();
     drop(plan);
     let mut text = String::new();

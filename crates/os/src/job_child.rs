@@ -1,9 +1,8 @@
 //! The differences of a child that is a job: its descriptors, its session, its limits, and that it
 //! does not outlive this process. The second half runs between clone and exec: system calls only.
 
-use std::ffi::{CString, NulError, OsStr, c_int};
+use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use crate::errno::errno;
 use crate::open_files::OpenFiles;
@@ -14,11 +13,14 @@ const FIRST_OTHER: c_int = 4;
 /// How a job's process differs from other children.
 #[derive(Debug)]
 pub struct JobTraits {
-    /// Standard input, output and error, and the job's channel, which has number 3.
-    descriptors: [OwnedFd; 4],
-    directory: Option<CString>,
-    nice: Option<i32>,
-    limits: Vec<Limit>,
+    /// Standard input, output and error, and the job's channel, which has number 3. The child has
+    /// no others.
+    pub descriptors: [OwnedFd; 4],
+    /// Where the child starts, if not in this process's directory.
+    pub directory: Option<CString>,
+    /// Its niceness, -20 to 19.
+    pub nice: Option<i32>,
+    pub limits: Vec<Limit>,
 }
 
 /// A limit of the kernel for a process.
@@ -80,38 +82,6 @@ impl From<OpenFiles> for Limit {
 pub(crate) struct Refused(pub c_int);
 
 impl JobTraits {
-    /// A job with these as its descriptors 0, 1, 2 and 3, and no others.
-    pub fn new(descriptors: [OwnedFd; 4]) -> Self {
-        Self {
-            descriptors,
-            directory: None,
-            nice: None,
-            limits: Vec::new(),
-        }
-    }
-
-    /// The child starts in this directory.
-    ///
-    /// # Errors
-    ///
-    /// The name contains a NUL byte.
-    pub fn in_directory(mut self, directory: Option<&OsStr>) -> Result<Self, NulError> {
-        self.directory = directory.map(|name| CString::new(name.as_bytes())).transpose()?;
-        Ok(self)
-    }
-
-    /// With this niceness, -20 to 19.
-    pub fn with_niceness(mut self, nice: Option<i32>) -> Self {
-        self.nice = nice;
-        self
-    }
-
-    /// With these limits, one after the other.
-    pub fn with_limits(mut self, limits: Vec<Limit>) -> Self {
-        self.limits = limits;
-        self
-    }
-
     /// Runs as this process's user: the child becomes the leader of a session and a group, closes
     /// foreign descriptors, and sets niceness and limits.
     pub(crate) fn take_place(&self) -> Result<(), Refused> {
