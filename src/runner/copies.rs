@@ -42,17 +42,16 @@ const EVENTS: usize = 2;
 const SIGNALS: Token = Token(0);
 
 /// Runs the copies until PID 1 wants no more, or until they cannot be kept alive.
-pub fn run(command: &[OsString], environ: Environ) -> Exit {
-    let result = Copies::set_up(command, environ).and_then(|mut copies| {
-        let ended = copies.run();
-        // The last words may be the reason of the end.
-        copies.log.flush();
-        ended.map_err(failed("cannot wait for the copies of the worker"))
-    });
-    result.unwrap_or_else(|(exit, message)| {
-        report(&message);
-        exit
-    })
+///
+/// # Errors
+///
+/// The exit status, and a text for a person.
+pub fn run(command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
+    let mut copies = Copies::set_up(command, environ)?;
+    let ended = copies.run();
+    // The last words may be the reason of the end.
+    copies.log.flush();
+    ended.map_err(failed("cannot wait for the copies of the worker"))
 }
 
 fn internal(what: &str, error: &dyn Display) -> (Exit, String) {

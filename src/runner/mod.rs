@@ -90,23 +90,22 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgr
 
 /// Runs it until PID 1 wants no more.
 pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
-    match program {
+    let ended = match program {
         OwnProgram::Runner => run_jobs(command, environ),
         OwnProgram::Copies => copies::run(command, environ),
-    }
-}
-
-fn run_jobs(command: &[OsString], environ: Environ) -> Exit {
-    let result = set_up(command, environ).and_then(|(runner, log)| {
-        let ended = runner.run();
-        // A job that was cut off may have logged its last lines a moment ago.
-        log.flush();
-        ended.map_err(failed("cannot wait for signals, and for what jobs and PID 1 write"))
-    });
-    result.unwrap_or_else(|(exit, message)| {
+    };
+    ended.unwrap_or_else(|(exit, message)| {
         report(&message);
         exit
     })
+}
+
+fn run_jobs(command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
+    let (runner, log) = set_up(command, environ)?;
+    let ended = runner.run();
+    // A job that was cut off may have logged its last lines a moment ago.
+    log.flush();
+    ended.map_err(failed("cannot wait for signals, and for what jobs and PID 1 write"))
 }
 
 fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
