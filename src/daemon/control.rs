@@ -124,7 +124,7 @@ impl Control {
             client.is_gone |= event.is_write_closed();
             if event.is_writable() && client.outbound.len() > 0 {
                 // A client that accepts no more bytes is noticed by its end.
-                let _ = client.outbound.flush(&mut client.stream);
+                let _ = client.outbound.flush(&mut &client.stream);
             }
         }
     }
@@ -329,7 +329,7 @@ impl ControlClient {
         self.is_new = false;
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
-            match self.stream.read(&mut buffer) {
+            match (&self.stream).read(&mut buffer) {
                 // A client that has closed its writing side only waits for its answer.
                 Ok(0) if self.has_asked && !self.stream.has_hung_up().unwrap_or(true) => {
                     self.has_ended = true;
@@ -365,7 +365,7 @@ impl ControlClient {
     }
 
     fn write(&mut self, line: &[u8]) -> Written {
-        self.outbound.send(line, Kind::Control, &mut self.stream)
+        self.outbound.send(line, Kind::Control, &mut &self.stream)
     }
 }
 

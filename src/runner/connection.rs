@@ -127,7 +127,7 @@ impl InitConnection {
     /// PID 1 has closed the connection.
     pub fn flush(&mut self) -> io::Result<()> {
         while let Some(left) = self.outbound.get(self.written..).filter(|left| !left.is_empty()) {
-            match self.stream.write(left) {
+            match (&self.stream).write(left) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -17,7 +17,7 @@ pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 /// The file that names the cgroup of this process.
 const OWN: &str = "/proc/self/cgroup";
 
-/// Most bytes read of either file; the usual ones have 100 to 1,000.
+/// Most bytes read of a file; `memory.stat` has 1,000 to 3,000, the others have less.
 const MOST_BYTES: usize = 8192;
 
 /// The counter, and its last value.
@@ -66,10 +66,15 @@ impl OomKills {
     }
 
     fn read(&self) -> Option<u64> {
-        let mut bytes = [0; MOST_BYTES];
-        let count = self.file.read_at(&mut bytes, 0).ok()?;
-        kills(&String::from_utf8_lossy(bytes.get(..count)?))
+        kills(&read(&self.file)?)
     }
+}
+
+/// The text of a file of cgroupfs.
+pub(crate) fn read(file: &File) -> Option<String> {
+    let mut bytes = [0; MOST_BYTES];
+    let count = file.read_at(&mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(bytes.get(..count)?).into_owned())
 }
 
 /// Which of its two interfaces the kernel shows cgroups by.

@@ -8,16 +8,12 @@
 //! does not block. A limit is read each time because it may change while this process runs.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::cgroup::{MOUNT, Version, directories, own};
+use crate::cgroup::{MOUNT, Version, directories, own, read};
 
 /// Most cgroups above this process's that are read.
 const MOST_LEVELS: usize = 16;
-
-/// Most bytes read of a file; `memory.stat` has 1,000 to 3,000.
-const MOST_BYTES: usize = 8192;
 
 /// From this value on a limit of version 1 means unlimited: the kernel then shows the largest
 /// number of pages.
@@ -113,12 +109,6 @@ impl Level {
         let number = |line: &str| line.strip_prefix(self.inactive)?.trim().parse().ok();
         text.lines().find_map(number).unwrap_or_default()
     }
-}
-
-fn read(file: &File) -> Option<String> {
-    let mut bytes = [0; MOST_BYTES];
-    let count = file.read_at(&mut bytes, 0).ok()?;
-    Some(String::from_utf8_lossy(bytes.get(..count)?).into_owned())
 }
 
 /// In whole percent, at most 100; the limit is not 0.

@@ -3,7 +3,7 @@
 use std::fs::{self, ReadDir};
 use std::io::{self, Write};
 
-use crate::process::{Pid, check_proc};
+use crate::process::{Pid, check_proc, is_gone};
 
 /// Bytes of the longest path of a descriptor, and a zero.
 const LONGEST_PATH: usize = "/proc/2147483647/fd/2147483647".len() + 1;
@@ -41,11 +41,6 @@ pub fn sight_of(pid: Pid) -> Sight {
 /// True if the error means that this process may not look.
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
-}
-
-/// True if the error means that there is no such process any more.
-pub fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// The numbers of the descriptors that a process has, one after the other.

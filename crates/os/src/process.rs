@@ -218,7 +218,7 @@ pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
 }
 
 /// Whether the process ended before its file was opened, or before it was read.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 

@@ -216,9 +216,7 @@ impl Stream {
             gid: found.gid(),
         })
     }
-}
 
-impl Stream {
     /// Whether the peer has closed its end completely, even if bytes of it are still to be read. A
     /// peer that has only shut its writing side may still read.
     ///
@@ -279,52 +277,27 @@ pub fn read_piece(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Piece>
     Ok(Piece { length, is_cut })
 }
 
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(self, buffer)
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send(self, bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        SockRef::from(&*self).send_vectored_with_flags(slices, SEND_FLAGS)
-    }
-
-    /// Nothing to do: the kernel already has the written bytes.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// As for a socket of the standard library: one thread may write while another reads.
+// A shared stream is enough for both, as for those of the standard library.
 impl Read for &Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(self, buffer)
+        let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: the buffer is valid to write that many bytes to.
+        count(unsafe { libc::recv(self.as_raw_fd(), pointer, size, libc::MSG_DONTWAIT) })
     }
 }
 
 impl Write for &Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send(self, bytes)
+        SockRef::from(*self).send_with_flags(bytes, SEND_FLAGS)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        SockRef::from(*self).send_vectored_with_flags(slices, SEND_FLAGS)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
-    let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the buffer is valid to write that many bytes to.
-    count(unsafe { libc::recv(stream.as_raw_fd(), pointer, size, libc::MSG_DONTWAIT) })
-}
-
-fn send(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(stream).send_with_flags(bytes, SEND_FLAGS)
 }
 
 impl AsFd for Stream {

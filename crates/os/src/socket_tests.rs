@@ -63,17 +63,20 @@ fn who_connects_is_known_and_may_talk_at_once() {
     assert_eq!((watch.pid(), watch.has_ended()), (Pid::own(), false));
     assert!(listener.accept().unwrap().is_none(), "one connection, once");
 
-    let mut stream = accepted.stream;
+    let stream = accepted.stream;
     let mut buffer = [0; 8];
-    assert_eq!(stream.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    client.write_all(b"question").unwrap();
-    assert_eq!(stream.read(&mut buffer).unwrap(), 8);
-    stream.write_all(&buffer).unwrap();
+    assert_eq!(
+        (&stream).read(&mut buffer).unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
+    );
+    (&client).write_all(b"question").unwrap();
+    assert_eq!((&stream).read(&mut buffer).unwrap(), 8);
+    (&stream).write_all(&buffer).unwrap();
     client.read_exact(&mut buffer).unwrap();
     assert_eq!(&buffer, b"question");
     drop(client);
     wait_until_the_other_end_is_closed(&stream);
-    assert_eq!(stream.read(&mut buffer).unwrap(), 0);
+    assert_eq!((&stream).read(&mut buffer).unwrap(), 0);
 }
 
 #[test]
@@ -92,8 +95,8 @@ fn a_peer_that_reads_nothing_makes_the_writer_wait_only_in_its_own_time() {
     let place = Place::new();
     let listener = place.listener();
     let _client = UnixStream::connect(place.socket()).unwrap();
-    let mut stream = listener.accept().unwrap().unwrap().stream;
-    let refused = std::iter::repeat_with(|| stream.write(&[0; 65_536]))
+    let stream = listener.accept().unwrap().unwrap().stream;
+    let refused = std::iter::repeat_with(|| (&stream).write(&[0; 65_536]))
         .find_map(Result::err)
         .unwrap();
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
@@ -104,13 +107,13 @@ fn a_peer_that_is_gone_is_an_error_and_no_signal() {
     let place = Place::new();
     let listener = place.listener();
     drop(UnixStream::connect(place.socket()).unwrap());
-    let mut stream = listener.accept().unwrap().unwrap().stream;
+    let stream = listener.accept().unwrap().unwrap().stream;
     wait_until_the_other_end_is_closed(&stream);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Blocked, a SIGPIPE would stay pending for this thread.
             SignalSet::ALL.set_as_mask();
-            let refused = stream.write(b"x").unwrap_err();
+            let refused = (&stream).write(b"x").unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EPIPE));
             let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
             let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:\t")).unwrap();
@@ -124,19 +127,19 @@ fn a_peer_that_is_gone_is_an_error_and_no_signal() {
 fn all_that_a_peer_wrote_is_read_before_the_reset_that_its_leaving_left() {
     let place = Place::new();
     let listener = place.listener();
-    let mut client = UnixStream::connect(place.socket()).unwrap();
-    let mut stream = listener.accept().unwrap().unwrap().stream;
-    stream.write_all(b"never read").unwrap();
-    client.write_all(b"ack").unwrap();
+    let client = UnixStream::connect(place.socket()).unwrap();
+    let stream = listener.accept().unwrap().unwrap().stream;
+    (&stream).write_all(b"never read").unwrap();
+    (&client).write_all(b"ack").unwrap();
     drop(client);
     wait_until_the_other_end_is_closed(&stream);
     let mut buffer = [0; 8];
-    assert_eq!(stream.read(&mut buffer).unwrap(), 3);
+    assert_eq!((&stream).read(&mut buffer).unwrap(), 3);
     assert_eq!(
-        stream.read(&mut buffer).unwrap_err().raw_os_error(),
+        (&stream).read(&mut buffer).unwrap_err().raw_os_error(),
         Some(libc::ECONNRESET)
     );
-    assert_eq!(stream.read(&mut buffer).unwrap(), 0);
+    assert_eq!((&stream).read(&mut buffer).unwrap(), 0);
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl Search {
     /// another user has none of the sought ones. A zombie is gone too: its descriptors in `/proc`
     /// are root's, so only its state tells it from a process that hides its memory.
     fn could_not_look(&mut self, pid: Pid, error: &io::Error) {
-        if descriptors::is_gone(error) || matches!(process::start_time(pid), Ok(None)) {
+        if process::is_gone(error) || matches!(process::start_time(pid), Ok(None)) {
             return;
         }
         let blind = if descriptors::is_refusal(error) {

@@ -286,14 +286,14 @@ impl WorkerLink {
             }
             if envelope.len() < LARGE_JOB {
                 let frame = [&head, envelope.as_bytes(), &tail].concat();
-                return self.outbound.send(&frame, kind, &mut self.stream);
+                return self.outbound.send(&frame, kind, &mut &self.stream);
             }
             let frame = (head, envelope.clone(), tail);
             // The memory of the envelope is free once the only clone is written.
             drop(word);
-            return self.outbound.send_large(frame, &mut self.stream);
+            return self.outbound.send_large(frame, &mut &self.stream);
         }
-        self.outbound.send(&encode(&word, hello), kind, &mut self.stream)
+        self.outbound.send(&encode(&word, hello), kind, &mut &self.stream)
     }
 
     /// The worker's buffer has room again.
@@ -301,7 +301,7 @@ impl WorkerLink {
         if self.outbound.len() == 0 || self.is_ending() {
             return;
         }
-        match self.outbound.flush(&mut self.stream) {
+        match self.outbound.flush(&mut &self.stream) {
             Written::All => events.push_back(Event::OutboundEmptied(self.id)),
             Written::Some | Written::Overflow => {}
             // Earlier frames of the worker can still be read.
@@ -334,12 +334,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ojs-link-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
-        let mut worker = Stream::connect(&path).unwrap();
+        let worker = Stream::connect(&path).unwrap();
         let stream = listener.accept().unwrap().unwrap().stream;
         std::fs::remove_file(&path).unwrap();
         let mut link = WorkerLink::new(HolderId(1), ProcessId(1), stream, 1 << 20);
         let mut heard = |bytes: &[u8]| {
-            worker.write_all(bytes).unwrap();
+            (&worker).write_all(bytes).unwrap();
             link.is_readable(false);
             let mut events = VecDeque::new();
             let mut buffer = [0; 1024];
