@@ -14,22 +14,17 @@ use mio::event::Event;
 use mio::{Registry, Waker};
 
 use crate::daemon::backend::answer::Received;
-use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::lanes::{LaneEntry, Lanes};
 use crate::daemon::backend::lookup::LoopWake;
-use crate::daemon::backend::names::Names;
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
-use crate::daemon::backend::reach::{Reach, Sign, Way};
-use crate::daemon::backend::route::BackendRoute;
+use crate::daemon::backend::reach::{Reach, Upstream, Way};
 use crate::daemon::backend::settings::BackendSettings;
-use crate::daemon::backend::tls;
-use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::backend::tunnels::Tunnels;
 use crate::daemon::tokens::{BACKEND_SLOTS, TokenOwner};
 use ojs_lifecycle::api::ids::CallId;
@@ -87,26 +82,26 @@ pub(in crate::daemon::backend) struct BackendTurn<'a> {
     pub(in crate::daemon::backend) now: Moment,
 }
 
-/// The parts that a step on a connection needs.
-pub(in crate::daemon::backend) struct Parts<'a> {
-    pub(in crate::daemon::backend) reach: &'a mut Reach<CallId>,
-    pub(in crate::daemon::backend) tunnels: &'a mut Tunnels,
-    pub(in crate::daemon::backend) outcomes: &'a Outcomes,
-    pub(in crate::daemon::backend) way: Way<'a>,
+impl<'a> BackendTurn<'a> {
+    /// The way to the backend in this turn.
+    pub(in crate::daemon::backend) fn way(self, upstream: &'a mut Upstream) -> Way<'a> {
+        let Self { registry, now } = self;
+        Way {
+            registry,
+            now,
+            upstream,
+        }
+    }
 }
 
 /// All that there is between the loop and the backend.
 pub struct Backend {
     pub(in crate::daemon::backend) outcomes: Outcomes,
     pub(in crate::daemon::backend) writer: RequestWriter,
-    pub(in crate::daemon::backend) route: BackendRoute,
-    pub(in crate::daemon::backend) names: Names,
-    pub(in crate::daemon::backend) token: TokenReader,
+    pub(in crate::daemon::backend) upstream: Upstream,
     pub(in crate::daemon::backend) lanes: Lanes,
     pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
     pub(in crate::daemon::backend) reach: Reach<CallId>,
-    /// Signs of this turn that the backend leaves.
-    pub(in crate::daemon::backend) signs: Vec<Sign>,
     /// The last kept connection that the peer has closed too soon.
     pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
     pub(in crate::daemon::backend) idle_limits: IdleLimits,
@@ -120,7 +115,6 @@ pub struct Backend {
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
-    pub(in crate::daemon::backend) buffers: Buffers,
     /// Memory for large jobs.
     pub(in crate::daemon::backend) spare: Spare,
 }
@@ -134,29 +128,21 @@ impl Backend {
     pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, String> {
         let url = settings.backend.url.clone();
         let url = url.ok_or_else(|| "backend.url is not set".to_owned())?;
-        let tls = tls::config(&settings.backend)?;
         let wake: LoopWake = Arc::new(move || {
             // An error means that the loop has ended.
             let _ = waker.wake();
         });
         let place = UrlParts::of(url.as_str());
-        // With a proxy ojs-init does not look up the backend's address, because the proxy does.
-        let (host, port) = match &settings.backend.proxy {
-            Some(proxy) => (proxy.host(), proxy.port()),
-            None => (place.host.as_str(), place.port),
-        };
+        let now = Moment::new(clock::monotonic());
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
             tunnels: Tunnels::new(own_lines(&settings, &place)),
-            route: BackendRoute::new(&settings.backend, tls),
-            names: Names::new(host, port, Arc::clone(&wake)),
-            token: TokenReader::new(&settings.backend, wake, Moment::new(clock::monotonic())),
+            upstream: Upstream::new(&settings.backend, &place, &wake, now)?,
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
             lanes: Lanes::new(concurrency),
             pending: BTreeMap::new(),
             reach: Reach::new(BACKEND_SLOTS, TokenOwner::Backend),
-            signs: Vec::new(),
             early_end: None,
             idle_limits: IdleLimits::default(),
             ready: VecDeque::new(),
@@ -164,7 +150,6 @@ impl Backend {
             waiting_for_thread: BTreeSet::new(),
             deadlines: Timers::default(),
             said: Vec::new(),
-            buffers: Buffers::default(),
             spare: Spare::default(),
         })
     }
@@ -216,7 +201,7 @@ impl Backend {
 
     /// Whether the token has changed since the last call.
     pub fn take_token_change(&mut self) -> bool {
-        self.token.take_change()
+        self.upstream.token.take_change()
     }
 
     /// The kernel reported an event on the connection in this slot.
@@ -231,7 +216,7 @@ impl Backend {
     pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
         let turn = BackendTurn { registry, now };
         // Take both results, because the next request wants the newest ones.
-        let (has_names, has_token) = (self.names.take(now), self.token.turn(now));
+        let (has_names, has_token) = (self.upstream.names.take(now), self.upstream.token.turn(now));
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
             self.tunnels.thread_has_news();
@@ -285,7 +270,7 @@ impl Backend {
     /// When the next thing is due.
     pub fn next_deadline(&self) -> Option<Moment> {
         let of_ours = self.deadlines.next().map(|(due, _)| due);
-        let of_others = [self.tunnels.next_deadline(), self.token.next_deadline()];
+        let of_others = [self.tunnels.next_deadline(), self.upstream.token.next_deadline()];
         of_ours.into_iter().chain(of_others.into_iter().flatten()).min()
     }
 
@@ -314,7 +299,7 @@ impl Backend {
         let id = match due {
             BackendTimer::GiveUp(id) => id,
             BackendTimer::Connect(id) => {
-                let fault = self.reach.slow_fault(id, &mut self.names, now);
+                let fault = self.reach.slow_fault(id, &mut self.upstream.names, now);
                 return self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime));
             }
             BackendTimer::Step(id) => return self.ready.push_back(id),
@@ -327,7 +312,7 @@ impl Backend {
             RequestStage::Waiting | RequestStage::Reaching(Awaits::Turn) => Fault::TooLate,
             RequestStage::Reaching(Awaits::Address) => Fault::NameTooSlow,
             RequestStage::Reaching(Awaits::Peer) => {
-                let fault = self.reach.slow_fault(id, &mut self.names, now);
+                let fault = self.reach.slow_fault(id, &mut self.upstream.names, now);
                 fault.unwrap_or(Fault::NoAnswerInTime)
             }
             RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
@@ -335,28 +320,9 @@ impl Backend {
         self.fail(id, &fault);
     }
 
-    /// The parts that a step on a connection needs, in this turn.
-    pub(in crate::daemon::backend) fn parts<'a>(&'a mut self, turn: BackendTurn<'a>) -> Parts<'a> {
-        let way = Way {
-            registry: turn.registry,
-            now: turn.now,
-            names: &mut self.names,
-            token: &mut self.token,
-            route: &self.route,
-            buffers: &mut self.buffers,
-            signs: &mut self.signs,
-        };
-        Parts {
-            reach: &mut self.reach,
-            tunnels: &mut self.tunnels,
-            outcomes: &self.outcomes,
-            way,
-        }
-    }
-
     /// Handles the signs that connections have given of the backend.
     pub(in crate::daemon::backend) fn heed_signs(&mut self, now: Moment) {
-        for sign in std::mem::take(&mut self.signs) {
+        for sign in std::mem::take(&mut self.upstream.signs) {
             self.heed(sign, now);
         }
     }
@@ -373,7 +339,7 @@ impl Backend {
     /// Interprets the received bytes as the answer.
     pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: Received) {
         let Some(pending) = self.pending.get(&id) else { return };
-        self.token.answered(received.head.status);
+        self.upstream.token.answered(received.head.status);
         let outcome = self.outcomes.of_answer(&pending.call, received, pending.first_was_sent);
         self.answer(id, outcome);
     }

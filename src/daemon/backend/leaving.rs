@@ -42,7 +42,7 @@ impl Backend {
             // The kernel may know that this one was closed as well, without having reported it yet.
             let is_quiet = slots.get(other).is_some_and(|connection| {
                 connection.look_again();
-                connection.is_quiet(&mut self.buffers)
+                connection.is_quiet(&mut self.upstream.buffers)
             });
             if is_quiet {
                 return;

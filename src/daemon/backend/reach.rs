@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use mio::Registry;
 
+use crate::config::Backend;
 use crate::daemon::backend::connection::{BackendConnection, Buffers, ConnectionPhase};
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::head::UrlParts;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
+use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::names::{Lookup, Names};
 use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::slots::ConnectionSlots;
+use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::{TokenReader, TokenState};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::Moment;
@@ -29,22 +33,52 @@ pub(in crate::daemon) struct Reach<O> {
     dials: BTreeMap<O, Dial>,
 }
 
-/// The parts that all requests share, in a turn.
+/// The server that all requests go to, and what its connections share.
+pub(in crate::daemon) struct Upstream {
+    /// Its addresses.
+    pub(in crate::daemon) names: Names,
+    pub(in crate::daemon) token: TokenReader,
+    /// The first steps of a new connection.
+    pub(in crate::daemon) route: BackendRoute,
+    /// The read buffers.
+    pub(in crate::daemon) buffers: Buffers,
+    /// Signs that it leaves.
+    pub(in crate::daemon) signs: Vec<Sign>,
+}
+
+impl Upstream {
+    /// Reads the files that TLS needs. No connection is opened before the first request.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub(in crate::daemon) fn new(
+        server: &Backend,
+        place: &UrlParts,
+        wake: &LoopWake,
+        now: Moment,
+    ) -> Result<Self, String> {
+        // With a proxy ojs-init does not look up the server's address, because the proxy does.
+        let (host, port) = match &server.proxy {
+            Some(proxy) => (proxy.host(), proxy.port()),
+            None => (place.host.as_str(), place.port),
+        };
+        let tls = tls::config(server)?;
+        Ok(Self {
+            names: Names::new(host, port, wake.clone()),
+            token: TokenReader::new(server, wake.clone(), now),
+            route: BackendRoute::new(server, tls),
+            buffers: Buffers::default(),
+            signs: Vec::new(),
+        })
+    }
+}
+
+/// The server that a request goes to, in a turn.
 pub(in crate::daemon) struct Way<'a> {
     /// The registry of the loop, for new connections.
     pub(in crate::daemon) registry: &'a Registry,
-    /// Now.
     pub(in crate::daemon) now: Moment,
-    /// The addresses of the backend.
-    pub(in crate::daemon) names: &'a mut Names,
-    /// The token.
-    pub(in crate::daemon) token: &'a mut TokenReader,
-    /// The first steps of a new connection.
-    pub(in crate::daemon) route: &'a BackendRoute,
-    /// The read buffers.
-    pub(in crate::daemon) buffers: &'a mut Buffers,
-    /// Signs that the backend leaves are added here.
-    pub(in crate::daemon) signs: &'a mut Vec<Sign>,
+    pub(in crate::daemon) upstream: &'a mut Upstream,
 }
 
 /// A sign that a peer may leave.
@@ -117,7 +151,7 @@ impl<O: Copy + Ord> Reach<O> {
             };
             return kept.unwrap_or(reached);
         }
-        match way.token.state(way.now) {
+        match way.upstream.token.state(way.now) {
             TokenState::Ready => {}
             TokenState::Wait(until) => return Reached::Token(until),
             TokenState::Missing => return Reached::NoToken,
@@ -125,7 +159,7 @@ impl<O: Copy + Ord> Reach<O> {
         if let Some(reached) = self.take_kept(id, wanted, way) {
             return reached;
         }
-        match way.names.addresses(way.now) {
+        match way.upstream.names.addresses(way.now) {
             Lookup::Known(addresses) => self.dials.insert(id, Dial::new(&addresses, way.now)),
             Lookup::Wait(until) => return Reached::Address(until),
             Lookup::Failed(fault) => return Reached::Failed(fault),
@@ -171,7 +205,7 @@ impl<O: Copy + Ord> Reach<O> {
         let Some(connection) = self.slots.get(slot) else {
             return;
         };
-        if !(leaves_open && connection.is_quiet(way.buffers)) {
+        if !(leaves_open && connection.is_quiet(&mut way.upstream.buffers)) {
             return self.close_ended(slot, way);
         }
         connection.owner = None;
@@ -188,7 +222,7 @@ impl<O: Copy + Ord> Reach<O> {
     /// Handles an event on a kept connection, which ends unless it is quiet.
     pub(in crate::daemon) fn look_at_kept(&mut self, slot: usize, way: &mut Way<'_>) {
         let connection = self.slots.get(slot).filter(|connection| connection.owner.is_none());
-        if connection.is_some_and(|connection| !connection.is_quiet(way.buffers)) {
+        if connection.is_some_and(|connection| !connection.is_quiet(&mut way.upstream.buffers)) {
             self.kept.forget(slot);
             self.close_ended(slot, way);
         }
@@ -252,7 +286,7 @@ impl<O: Copy + Ord> Reach<O> {
                 // The kernel may know more than it has reported.
                 connection.look_again();
             }
-            if connection.is_quiet(way.buffers) {
+            if connection.is_quiet(&mut way.upstream.buffers) {
                 connection.owner = Some(id);
                 self.give_up(id);
                 return Some(Reached::Open(slot));
@@ -264,7 +298,7 @@ impl<O: Copy + Ord> Reach<O> {
 
     fn close_ended(&mut self, slot: usize, way: &mut Way<'_>) {
         let connection = self.slots.get(slot).filter(|connection| connection.has_served);
-        way.signs.extend(connection.map(|connection| {
+        way.upstream.signs.extend(connection.map(|connection| {
             Sign::Ended {
                 address: connection.address,
                 is_early: way.now < connection.kept_until,
@@ -289,7 +323,8 @@ impl<O: Copy + Ord> Reach<O> {
                 }
                 Ok(false) => is_paused |= self.slots.get(slot).is_some_and(|connection| connection.may_read()),
                 Err(fault) => {
-                    way.signs
+                    way.upstream
+                        .signs
                         .extend(self.slots.address(slot).and_then(|address| refused(address, &fault)));
                     self.slots.close(slot);
                     if let Some(dial) = self.dials.get_mut(&id) {
@@ -322,7 +357,7 @@ impl<O: Copy + Ord> Reach<O> {
             match slots.connect(address, id, (way.registry, way.now), make_room) {
                 Ok(slot) => dial.began(slot),
                 Err(fault) => {
-                    way.signs.extend(refused(address, &fault));
+                    way.upstream.signs.extend(refused(address, &fault));
                     dial.failed(None, fault, way.now);
                 }
             }
@@ -338,15 +373,17 @@ impl<O: Copy + Ord> Reach<O> {
             if !connection.is_connected()? {
                 return Ok(false);
             }
-            connection.begin(way.route.opening()?);
+            connection.begin(way.upstream.route.opening()?);
             // The first address that answers is the one.
             if let Some(dial) = self.dials.get_mut(&id) {
-                way.names.are_late(&dial.late(Some(slot), way.now), way.now);
+                way.upstream.names.are_late(&dial.late(Some(slot), way.now), way.now);
                 dial.settle(slot).into_iter().for_each(|other| self.slots.close(other));
             }
         }
         match self.slots.get(slot) {
-            Some(connection) if connection.phase == ConnectionPhase::Handshake => connection.shake_hands(way.buffers),
+            Some(connection) if connection.phase == ConnectionPhase::Handshake => {
+                connection.shake_hands(&mut way.upstream.buffers)
+            }
             connection => Ok(connection.is_some()),
         }
     }

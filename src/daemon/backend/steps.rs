@@ -40,9 +40,9 @@ impl Backend {
         let Some(wanted) = self.wanted(id, turn.now) else {
             return;
         };
-        let mut parts = self.parts(turn);
-        let mut make_room = || parts.tunnels.close_oldest_kept();
-        match parts.reach.advance(id, wanted, &mut parts.way, &mut make_room) {
+        let mut way = turn.way(&mut self.upstream);
+        let mut make_room = || self.tunnels.close_oldest_kept();
+        match self.reach.advance(id, wanted, &mut way, &mut make_room) {
             Reached::Open(slot) => self.begin(id, slot, turn),
             Reached::Token(until) => self.wait_for_thread(id, Awaits::Token, until),
             Reached::Address(until) => self.wait_for_thread(id, Awaits::Address, until),
@@ -57,8 +57,8 @@ impl Backend {
         let Some(wanted) = self.wanted(id, turn.now) else {
             return;
         };
-        let mut parts = self.parts(turn);
-        if let Some(Reached::Open(slot)) = parts.reach.take_kept(id, wanted, &mut parts.way) {
+        let mut way = turn.way(&mut self.upstream);
+        if let Some(Reached::Open(slot)) = self.reach.take_kept(id, wanted, &mut way) {
             self.begin(id, slot, turn);
         }
     }
@@ -122,10 +122,7 @@ impl Backend {
         match (connection.owner, connection.phase) {
             (Some(id), ConnectionPhase::Open) => self.exchange(id, slot, turn),
             (Some(id), ConnectionPhase::Connecting | ConnectionPhase::Handshake) => self.advance(id, turn),
-            (None, _) => {
-                let mut parts = self.parts(turn);
-                parts.reach.look_at_kept(slot, &mut parts.way);
-            }
+            (None, _) => self.reach.look_at_kept(slot, &mut turn.way(&mut self.upstream)),
         }
     }
 
@@ -138,13 +135,13 @@ impl Backend {
         };
         // The token's file may have become empty meanwhile. No request is sent without a token if
         // one is configured.
-        if !self.token.is_there() {
+        if !self.upstream.token.is_there() {
             self.reach.slots.close(slot);
             return self.fail_without_token(id);
         }
         let settings = self.outcomes.settings();
         let request = request::request(&pending.call, &settings.identity);
-        let bytes = self.writer.write(&request, self.token.newest());
+        let bytes = self.writer.write(&request, self.upstream.token.newest());
         let limit = body_limit(&pending.call, settings.max_frame);
         let answer = match pending.lane {
             Lane::Fetch => AnswerReader::of_jobs(limit),
@@ -166,7 +163,7 @@ impl Backend {
         else {
             return;
         };
-        let step = exchange.step(connection, &mut self.buffers, &mut self.spare);
+        let step = exchange.step(connection, &mut self.upstream.buffers, &mut self.spare);
         if *lane == Lane::Stream
             && let Some(events) = exchange.new_events()
             && !self.heard_events(id, &events, turn.now)
@@ -204,12 +201,12 @@ impl Backend {
         let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
         // The answered request ends before another request gets its connection.
         self.interpret(id, received);
-        let mut parts = self.parts(turn);
-        parts.reach.keep(slot, used, leaves_open, &mut parts.way);
+        let mut way = turn.way(&mut self.upstream);
+        self.reach.keep(slot, used, leaves_open, &mut way);
     }
 
     /// Frees the memory that only large answers need.
     pub fn shrink_buffers(&mut self) {
-        self.buffers.shrink();
+        self.upstream.buffers.shrink();
     }
 }

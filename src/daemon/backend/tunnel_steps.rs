@@ -2,7 +2,7 @@
 //! keeping of the connection.
 
 use crate::daemon::backend::answer::Received;
-use crate::daemon::backend::client::{Backend, BackendTurn, Parts};
+use crate::daemon::backend::client::{Backend, BackendTurn};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::reach::Sign;
@@ -21,12 +21,12 @@ impl Tunnels {
         };
         // The token's file may have become empty meanwhile. No request is sent without a token if
         // one is configured.
-        if !turn.way.token.is_there() {
+        if !turn.way.upstream.token.is_there() {
             self.reach.slots.close(slot);
             return self.fail_without_token(id);
         }
         tunnel.moved_at = turn.way.now;
-        let bearer = turn.way.token.newest().map(|token| token.reveal());
+        let bearer = turn.way.upstream.token.newest().map(|token| token.reveal());
         tunnel.begin(slot, &self.own, bearer);
         self.deadlines
             .arm(TunnelTimer::Silence(id), turn.way.now.after(LONGEST_SILENCE));
@@ -39,13 +39,13 @@ impl Tunnels {
             return;
         };
         let mut news = Vec::new();
-        let step = tunnel.step(connection, turn.way.buffers, turn.way.now, &mut news);
+        let step = tunnel.step(connection, &mut turn.way.upstream.buffers, turn.way.now, &mut news);
         let head = news.iter().find_map(|news| match news {
             TunnelNews::Head(head) => Some(head),
             TunnelNews::HasBytes | TunnelNews::HasRoom | TunnelNews::Done | TunnelNews::Failed(_) => None,
         });
         if let Some(head) = head {
-            turn.way.token.answered(head.status);
+            turn.way.upstream.token.answered(head.status);
         }
         if let Some(head) = head
             && head.is_event_stream()
@@ -141,13 +141,12 @@ impl Tunnels {
 impl Backend {
     /// The tunnels have their turn.
     pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
-        let now = turn.now;
-        let Parts {
-            tunnels, outcomes, way, ..
-        } = self.parts(turn);
-        tunnels.turn(&mut TunnelTurn { way, outcomes });
+        self.tunnels.turn(&mut TunnelTurn {
+            way: turn.way(&mut self.upstream),
+            outcomes: &self.outcomes,
+        });
         // A kept connection that ends is compared only with those of ojs-init's own requests.
-        self.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
-        self.heed_signs(now);
+        self.upstream.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
+        self.heed_signs(turn.now);
     }
 }

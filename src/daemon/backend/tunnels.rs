@@ -287,7 +287,7 @@ impl Tunnels {
             TunnelTimer::Room(id) => self.end(id, TunnelNews::Failed(overloaded())),
             TunnelTimer::Abandoned(id) => self.fail(id, &Fault::NoAnswerInTime, turn),
             TunnelTimer::Connect(id) => {
-                let fault = self.reach.slow_fault(id, turn.way.names, turn.way.now);
+                let fault = self.reach.slow_fault(id, &mut turn.way.upstream.names, turn.way.now);
                 self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime), turn);
             }
             TunnelTimer::Step(id) => self.enqueue(id),

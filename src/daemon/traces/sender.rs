@@ -5,18 +5,14 @@ use mio::event::Event;
 
 use crate::config::{self, BackendUrl, Config};
 use crate::daemon::backend::answer::{AnswerReader, Received};
-use crate::daemon::backend::connection::{Buffers, ConnectionPhase};
+use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::UrlParts;
 use crate::daemon::backend::kept::{Used, Wanted};
 use crate::daemon::backend::lookup::LoopWake;
-use crate::daemon::backend::names::Names;
-use crate::daemon::backend::reach::{Reach, Reached, Sign, Way};
-use crate::daemon::backend::route::BackendRoute;
-use crate::daemon::backend::tls;
+use crate::daemon::backend::reach::{Reach, Reached, Upstream, Way};
 use crate::daemon::backend::tls_words;
-use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::tokens::{COLLECTOR_SLOTS, TokenOwner};
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Lane, Moment};
@@ -45,10 +41,7 @@ pub(in crate::daemon) struct Sender {
     /// The request up to its length.
     head: String,
     reach: Reach<CallId>,
-    names: Names,
-    token: TokenReader,
-    route: BackendRoute,
-    buffers: Buffers,
+    upstream: Upstream,
     stage: Stage,
     /// The whole request, while it may have to be sent on another connection.
     request: Vec<u8>,
@@ -78,15 +71,11 @@ impl Sender {
             ..config.backend.clone()
         };
         let place = UrlParts::of(url.as_str());
-        let tls = tls::config(&peer)?;
         Ok(Self {
+            upstream: Upstream::new(&peer, &place, &wake, now)?,
             head: head(&peer, &place),
             is_https: url.is_https(),
             reach: Reach::new(COLLECTOR_SLOTS, TokenOwner::Collector),
-            names: Names::new(&place.host, place.port, wake.clone()),
-            token: TokenReader::new(&peer, wake, now),
-            route: BackendRoute::new(&peer, tls),
-            buffers: Buffers::default(),
             stage: Stage::Idle,
             request: Vec::new(),
             is_second: false,
@@ -142,9 +131,17 @@ impl Sender {
 
     /// Advances the request. Returns its answer, or why there is none.
     pub(super) fn turn(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
-        let has_names = self.names.take(now);
+        // A collector that leaves matters to the next request only.
+        self.upstream.signs.clear();
+        let has_names = self.upstream.names.take(now);
+        let upstream = &mut self.upstream;
+        let mut way = Way {
+            registry,
+            now,
+            upstream,
+        };
         for slot in std::mem::take(&mut self.stirred) {
-            self.with_way(registry, now, |reach, way| reach.look_at_kept(slot, way));
+            self.reach.look_at_kept(slot, &mut way);
         }
         self.reach.close_outdated(now);
         let is_due = matches!(self.stage, Stage::Reaching(Some(due)) if due <= now);
@@ -168,26 +165,6 @@ impl Sender {
         }
     }
 
-    fn with_way<T>(
-        &mut self,
-        registry: &Registry,
-        now: Moment,
-        act: impl FnOnce(&mut Reach<CallId>, &mut Way<'_>) -> T,
-    ) -> T {
-        // A collector that leaves matters to the next request only.
-        let mut signs: Vec<Sign> = Vec::new();
-        let mut way = Way {
-            registry,
-            now,
-            names: &mut self.names,
-            token: &mut self.token,
-            route: &self.route,
-            buffers: &mut self.buffers,
-            signs: &mut signs,
-        };
-        act(&mut self.reach, &mut way)
-    }
-
     fn advance(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
         let wanted = Wanted {
             lane: Lane::Side,
@@ -195,10 +172,13 @@ impl Sender {
             takes_kept: !self.is_second,
             used_since: None,
         };
-        let reached = self.with_way(registry, now, |reach, way| {
-            reach.advance(REQUEST, wanted, way, &mut || false)
-        });
-        let due = match reached {
+        let upstream = &mut self.upstream;
+        let mut way = Way {
+            registry,
+            now,
+            upstream,
+        };
+        let due = match self.reach.advance(REQUEST, wanted, &mut way, &mut || false) {
             Reached::Open(slot) => {
                 let answer = AnswerReader::new(MOST_ANSWER_BYTES);
                 let exchange = Exchange::new(slot, self.request.clone(), answer);
@@ -228,7 +208,7 @@ impl Sender {
             return None;
         }
         let has_served = connection.has_served;
-        match exchange.step(connection, &mut self.buffers, &mut Spare::default()) {
+        match exchange.step(connection, &mut self.upstream.buffers, &mut Spare::default()) {
             ExchangeStep::Waits => None,
             ExchangeStep::Paused => {
                 self.is_ready = true;
@@ -264,7 +244,17 @@ impl Sender {
             lane: Lane::Side,
         };
         let leaves_open = received.leaves_connection_open;
-        self.with_way(registry, now, |reach, way| reach.keep(slot, used, leaves_open, way));
+        let upstream = &mut self.upstream;
+        self.reach.keep(
+            slot,
+            used,
+            leaves_open,
+            &mut Way {
+                registry,
+                now,
+                upstream,
+            },
+        );
         self.end(Ok(received))
     }
 
