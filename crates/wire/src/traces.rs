@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 
 use crate::backend::reply;
 use crate::backend::trace::{self, hex};
@@ -81,12 +82,12 @@ pub fn rejected(body: &[u8]) -> u64 {
     number().unwrap_or(0)
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Span<'a> {
     trace_id: String,
     span_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     parent_span_id: Option<String>,
     flags: u32,
     kind: u8,
@@ -95,11 +96,8 @@ struct Span<'a> {
     name: Cow<'a, str>,
     attributes: Vec<Attribute<'a>>,
     /// The span that led to this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<[Link; 1]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<Vec<Event<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status<'a>>,
 }
 

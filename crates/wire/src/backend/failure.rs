@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_with_macros::skip_serializing_none;
 
 use crate::backend::raw_json::Json;
 use crate::json::object::Object;
@@ -41,16 +42,15 @@ const LONGEST_ESCAPE: usize = 12;
 const BACKTRACE: &str = "backtrace";
 
 /// An error as it is sent.
+#[skip_serializing_none]
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorBody<'a> {
     code: &'a str,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     kind: Option<&'a str>,
     message: &'a str,
     retryable: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Json<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     backtrace: Option<Json<'a>>,
 }
 

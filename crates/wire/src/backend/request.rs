@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 
 use ojs_lifecycle::api::{
     Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Takes, Text, WorkerId,
@@ -319,34 +320,31 @@ impl<'a> Heartbeat<'a> {
     }
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct FetchBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<&'a str>,
     queues: Vec<&'a str>,
     count: u32,
     /// Without it backends reserve a job until the first heartbeat for 30 s, or for the time in its
     /// envelope.
-    #[serde(skip_serializing_if = "Option::is_none")]
     visibility_timeout_ms: Option<u64>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct AckBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<&'a str>,
     job_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Json<'a>>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct NackBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<&'a str>,
     job_id: &'a str,
     error: ErrorBody<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     requeue: Option<bool>,
 }
 
@@ -370,12 +368,11 @@ fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBod
     }
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct ProgressBody<'a> {
     progress: Json<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Json<'a>>,
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::names;
 use crate::operator::status_line::{InstanceInfo, LONGEST_NAME, line};
@@ -15,6 +16,7 @@ use ojs_lifecycle::api::{
 const SEE_JOBS: &str = "ojs-init jobs lists the active jobs";
 
 /// The reply. Fields that do not apply are left out.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CancelReply {
@@ -23,29 +25,22 @@ pub struct CancelReply {
     /// This request has changed something.
     pub changed: bool,
     /// Why not, as a word that never changes: `unknown_job`, `ambiguous`, `too_late`, `impossible`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The consequence, or the reason why there is none, for a person.
     pub message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The type of the job.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Why its handler is told to stop: operator, or an earlier reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<String>,
     /// The process of the handler is ended in this time unless it answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ends_in_ms: Option<u64>,
     /// In a drain the time until the stop phase.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_left_ms: Option<u64>,
     /// Other jobs of that process.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_jobs: Option<u64>,
     /// The outcome of the job; of one that has a handler, the outcome without its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }
 

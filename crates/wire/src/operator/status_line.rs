@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 
 use crate::health::reasons as why_unhealthy;
 use crate::names;
@@ -72,20 +73,17 @@ pub struct InstanceInfo {
 }
 
 /// `/status`: only the fields that every client that reaches the port may see.
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct Public {
     state: &'static str,
     phase: &'static str,
     reasons: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     terminating_for_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     left_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     left_of_ms: Option<u64>,
     concurrency: u32,
     uncapped: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     most_asked: Option<u32>,
     active: u64,
     waiting: u64,
@@ -93,40 +91,34 @@ struct Public {
     reporting: u64,
     held_back: u64,
     cut_off: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     oldest_job_age_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory_taken_percent: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory_gate: Option<&'static str>,
     worker: PublicWorker,
     backend: PublicBackend,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct PublicWorker {
     running: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     up_ms: Option<u64>,
     restarts: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     recycling: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     starts_in_ms: Option<u64>,
     connections: u64,
     ready: u64,
     capacity: u64,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct PublicBackend {
     reachable: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     heartbeat_age_ms: Option<u64>,
     heartbeat_interval_ms: u64,
     requests: u64,
     streams: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<TroubleReport>,
 }
 

@@ -2,11 +2,13 @@
 //! are ignored, and missing ones are empty. A reply with a value of another type is none.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::health::UnhealthyReason;
 use crate::text::{escape, is_terminal_control};
 
 /// The reply to `status`. A name that is missing is `None`, 0 or empty.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusReply {
@@ -26,19 +28,14 @@ pub struct StatusReply {
     /// undone. In terminate the reason of the lifecycle frame.
     pub reasons: Vec<String>,
     /// How long the state has been terminate.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_for_ms: Option<u64>,
     /// The time that is left, as in the other answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
     /// The whole period of which `left_ms` remains.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_of_ms: Option<u64>,
     /// The next step after this reply: kill or exit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
     /// The exit status, if `ending` is exit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<u8>,
     /// Most jobs at once.
     pub concurrency: u32,
@@ -46,7 +43,6 @@ pub struct StatusReply {
     /// limits nothing.
     pub uncapped: bool,
     /// In mode gateway the most jobs that the worker had and asked for at one time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub most_asked: Option<u32>,
     /// Jobs that count against it.
     pub active: u64,
@@ -60,7 +56,6 @@ pub struct StatusReply {
     /// not count as active.
     pub held_back: u64,
     /// Of the active jobs, those that their worker does not name in its heartbeats any more.
-    #[serde(default)]
     pub dropped: u64,
     /// The types whose jobs are given back repeatedly, the one with the most returns first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,15 +77,12 @@ pub struct StatusReply {
     /// The labels in the registration.
     pub labels: Vec<String>,
     /// The used share of the container's memory, if the memory gate is on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_taken_percent: Option<u8>,
     /// open; closed: the share is too large, and no jobs are fetched.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_gate: Option<String>,
     /// How jobs reach the worker's program: socket, gateway, exec.
     pub mode: String,
     /// In mode gateway, how ojs-init identifies callers: process, uid and bearer, uid, none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_proof: Option<String>,
     pub worker: WorkerReport,
     pub backend: BackendReport,
@@ -111,6 +103,7 @@ pub struct ReturnsReport {
 }
 
 /// One job.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobReport {
@@ -120,65 +113,52 @@ pub struct JobReport {
     pub kind: String,
     pub queue: String,
     /// The number of the attempt, if the backend sends it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u64>,
     /// How long ago the job was claimed.
     pub age_ms: u64,
     /// waiting, held, reporting or going back.
     pub place: String,
     /// The number of the connection that holds it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<u64>,
     /// The worker was asked to stop the job, or the job's reservation is lost.
     pub cancelled: bool,
     /// The job has timed out, or an operator cancelled it: its process is ended in this time unless
     /// it answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ends_in_ms: Option<u64>,
     /// The last progress that its handler reported, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Fraction>,
     /// The words of the handler.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
     /// How long ago the handler reported the progress.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_age_ms: Option<u64>,
     /// Most attempts, if the backend sends that.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u64>,
     /// The activity of the job, or what it waits for: see `names::activity`.
     pub state: String,
     /// Why its handler is told to stop: shutdown, timeout, cancelled, operator or lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<String>,
     /// The outcome on its way to the backend: acked, failed or requeued.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// The pid of the process that holds it; `None` if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Time since the worker got it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_ms: Option<u64>,
     /// Time until its own timeout.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_in_ms: Option<u64>,
 }
 
 /// One connection of the worker; in mode gateway one of its processes.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectionReport {
     /// Its number, as in `JobReport`.
     pub connection: u64,
     /// The pid of its process; `None` if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Jobs that it holds.
     pub jobs: u64,
     /// Most jobs at a time, if the worker announced a number.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// not ready, ready, asking, paused, alone, given up or closed.
     pub state: String,
@@ -200,6 +180,7 @@ impl std::str::FromStr for Fraction {
 }
 
 /// Why the backend does not work.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TroubleReport {
@@ -208,40 +189,33 @@ pub struct TroubleReport {
     /// The behaviour of the backend, for a person.
     pub state: String,
     /// The last failure in the words of the log.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Since the first request that failed.
     pub lasted_ms: u64,
     /// Outcomes that wait for the backend.
     pub waiting_outcomes: u64,
     /// The time until the first reservation lapses.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lapses_ms: Option<u64>,
 }
 
 /// The worker's process.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerReport {
     pub program: String,
     /// The worker's pid; `None` while it does not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// How long the worker runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub up_ms: Option<u64>,
     /// How the one before it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_end: Option<String>,
     /// Starts again within the last 10 minutes.
     pub restarts: u64,
     /// Why the worker is being recycled, and for how long.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recycling: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recycling_for_ms: Option<u64>,
     /// The time until the next start.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<u64>,
     pub connections: u64,
     /// Open connections that have sent `ready`.
@@ -251,28 +225,24 @@ pub struct WorkerReport {
     /// Jobs that were given to this worker since it was started.
     pub jobs: u64,
     /// Its processes. `None`, like memory and processor time, if they cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
     /// Memory of all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Processor time of all of them and of the workers before this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
 }
 
 /// The conversation with the backend.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendReport {
     pub url: String,
     /// The name that the worker has at the backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
     /// Whether the last request had an answer.
     pub reachable: bool,
     /// How long ago the backend accepted a heartbeat.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_age_ms: Option<u64>,
     pub heartbeat_interval_ms: u64,
     /// Requests without an answer yet.
@@ -280,7 +250,6 @@ pub struct BackendReport {
     /// Streams by which the backend announces new jobs; 0: ojs-init only polls.
     pub streams: u64,
     /// Why it does not work, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<TroubleReport>,
 }
 
