@@ -3,21 +3,9 @@
 
 use std::fmt;
 
-/// Header lines in their order, as they were sent.
+/// Header lines in their order, as HTTP writes them, one after the other.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct HeaderLines {
-    /// As HTTP writes them, one after the other.
-    block: Vec<u8>,
-    lines: Vec<Line>,
-}
-
-/// The place of a line in the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
-    start: usize,
-    name_end: usize,
-    value_end: usize,
-}
+pub struct HeaderLines(Vec<u8>);
 
 /// Between a name and its value.
 const SEPARATOR: &[u8] = b": ";
@@ -27,34 +15,21 @@ const LINE_END: &[u8] = b"\r\n";
 
 impl HeaderLines {
     /// These lines. Names and values are from a parsed head, so none has a line break.
-    pub fn of<'l>(lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone) -> Self {
-        let (mut count, mut bytes) = (0, 0);
-        for (name, value) in lines.clone() {
-            count += 1;
-            bytes += name.len() + SEPARATOR.len() + value.len() + LINE_END.len();
-        }
-        let mut own = Self {
-            block: Vec::with_capacity(bytes),
-            lines: Vec::with_capacity(count),
-        };
+    pub fn of<'l>(lines: impl Iterator<Item = (&'l str, &'l [u8])>) -> Self {
+        let mut block = Vec::new();
         for (name, value) in lines {
-            let start = own.block.len();
-            push_line(&mut own.block, name.as_bytes(), value);
-            own.lines.push(Line {
-                start,
-                name_end: start + name.len(),
-                value_end: own.block.len() - LINE_END.len(),
-            });
+            push_line(&mut block, name.as_bytes(), value);
         }
-        own
+        block.shrink_to_fit();
+        Self(block)
     }
 
     /// Name and value of each line.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        self.lines.iter().map(|line| {
-            let name = self.block.get(line.start..line.name_end);
-            let value = self.block.get(line.name_end + SEPARATOR.len()..line.value_end);
-            (name.unwrap_or_default(), value.unwrap_or_default())
+        self.0.split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
+            let line = line.strip_suffix(LINE_END)?;
+            let name_end = line.iter().position(|byte| *byte == b':')?;
+            Some((line.get(..name_end)?, line.get(name_end + SEPARATOR.len()..)?))
         })
     }
 
@@ -67,14 +42,14 @@ impl HeaderLines {
 
     /// All lines in HTTP's spelling.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.block
+        &self.0
     }
 }
 
 impl fmt::Debug for HeaderLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("HeaderLines")
-            .field(&String::from_utf8_lossy(&self.block))
+            .field(&String::from_utf8_lossy(&self.0))
             .finish()
     }
 }
