@@ -136,7 +136,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
         lines.push(field("", &format!("{which} ended: {end}"), screen));
     }
     lines.extend(backend(report, screen, most));
-    let url = &report.backend.url;
+    let url = report.backend.url.as_deref().unwrap_or_default();
     match &report.backend.worker_id {
         Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
             lines.push(field("", &format!("{url} as {id}"), screen));

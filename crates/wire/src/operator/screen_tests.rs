@@ -55,7 +55,7 @@ fn running() -> StatusReply {
             ..WorkerReport::default()
         },
         backend: BackendReport {
-            url: "https://jobs.example.com/tenant-a".to_owned(),
+            url: Some("https://jobs.example.com/tenant-a".to_owned()),
             worker_id: Some("0192d3a0-11aa-7000-8000-000000000001".to_owned()),
             reachable: true,
             heartbeat_age_ms: Some(2_140),
@@ -485,7 +485,7 @@ proptest! {
         report.jobs[1].kind = names[1].clone();
         report.jobs[2].place = names[2].clone();
         (report.worker.program, report.worker.last_end) = (names[3].clone(), Some(names[4].clone()));
-        report.backend.url = names[5].clone();
+        report.backend.url = Some(names[5].clone());
         report.queues = vec![names[6].clone()];
         (report.version, report.state) = (names[7].clone(), names[2].clone());
         report.connections[0].state = names[3].clone();

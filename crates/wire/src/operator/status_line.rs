@@ -95,7 +95,7 @@ struct Public {
     memory_taken_percent: Option<u8>,
     memory_gate: Option<&'static str>,
     worker: PublicWorker,
-    backend: PublicBackend,
+    backend: BackendReport,
 }
 
 #[skip_serializing_none]
@@ -109,17 +109,6 @@ struct PublicWorker {
     connections: u64,
     ready: u64,
     capacity: u64,
-}
-
-#[skip_serializing_none]
-#[derive(Serialize)]
-struct PublicBackend {
-    reachable: bool,
-    heartbeat_age_ms: Option<u64>,
-    heartbeat_interval_ms: u64,
-    requests: u64,
-    streams: u64,
-    trouble: Option<TroubleReport>,
 }
 
 /// The status as a line with its `\n`. `up` is the time since ojs-init started.
@@ -137,7 +126,7 @@ pub(super) fn encode_health(probe: Probe, health: &Health, facts: &InstanceInfo)
 
 /// The body of `/status`.
 pub fn public(status: &Status) -> impl Serialize + use<> {
-    let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
+    let (snapshot, worker) = (&status.snapshot, &status.worker);
     Public {
         state: names::worker_state(snapshot.state),
         phase: names::phase(snapshot.phase),
@@ -167,14 +156,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             ready: count(snapshot.ready_holders),
             capacity: snapshot.capacity,
         },
-        backend: PublicBackend {
-            reachable: !backend.is_unreachable,
-            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
-            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
-            requests: count(backend.requests),
-            streams: count(snapshot.streams),
-            trouble: backend.trouble.as_ref().map(|trouble| trouble_report(trouble, None)),
-        },
+        backend: backend_report(status, None),
     }
 }
 
@@ -243,20 +225,27 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         caller_proof: facts.caller_proof.map(str::to_owned),
         worker: worker_report(status, facts),
         backend: BackendReport {
-            url: shortened(&facts.url, LONGEST_URL),
+            url: Some(shortened(&facts.url, LONGEST_URL)),
             worker_id: backend.worker.as_ref().map(|worker| shortened(&worker.0, LONGEST_NAME)),
-            reachable: !backend.is_unreachable,
-            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
-            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
-            requests: count(backend.requests),
-            streams: count(snapshot.streams),
-            trouble: backend
-                .trouble
-                .as_ref()
-                .map(|trouble| trouble_report(trouble, facts.backend_error.as_deref())),
+            ..backend_report(status, facts.backend_error.as_deref())
         },
         timers: count(snapshot.deadlines + facts.timers),
         ..StatusReply::default()
+    }
+}
+
+/// The part that everybody may see: not its address, nor the worker's name there.
+fn backend_report(status: &Status, words: Option<&str>) -> BackendReport {
+    let (snapshot, backend) = (&status.snapshot, &status.backend);
+    BackendReport {
+        url: None,
+        worker_id: None,
+        reachable: !backend.is_unreachable,
+        heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
+        heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
+        requests: count(backend.requests),
+        streams: count(snapshot.streams),
+        trouble: backend.trouble.as_ref().map(|trouble| trouble_report(trouble, words)),
     }
 }
 

@@ -237,7 +237,8 @@ pub struct WorkerReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendReport {
-    pub url: String,
+    /// Its address, for the user of ojs-init alone.
+    pub url: Option<String>,
     /// The name that the worker has at the backend.
     pub worker_id: Option<String>,
     /// Whether the last request had an answer.
