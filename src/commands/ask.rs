@@ -1,12 +1,12 @@
 //! The subcommand's end of the control socket: one line sent, one line received, within a time
 //! limit.
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
+use thiserror::Error;
 
 use ojs_lifecycle::api::OperatorRequest;
 use ojs_os::clock;
@@ -20,34 +20,21 @@ use ojs_wire::text::seconds;
 const READ_BYTES: usize = 4 << 10;
 
 /// Why there is no answer. `Display` is for the user.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum NoAnswer {
     /// No answer arrived in time.
+    #[error("ojs-init did not answer within {}; what it has read by now may still be carried out", seconds(*.0))]
     TooLate(Duration),
     /// The instance is gone, or has closed the connection.
+    #[error("ojs-init ended, or closed the connection, before it answered")]
     Gone,
     /// The received line is no answer.
+    #[error("what ojs-init answered is not understood; is it another version?")]
     Strange,
     /// A system call failed.
+    #[error("cannot talk to ojs-init: {0}")]
     Failed(io::Error),
 }
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLate(limit) => write!(
-                f,
-                "ojs-init did not answer within {}; what it has read by now may still be carried out",
-                seconds(*limit)
-            ),
-            Self::Gone => f.write_str("ojs-init ended, or closed the connection, before it answered"),
-            Self::Strange => f.write_str("what ojs-init answered is not understood; is it another version?"),
-            Self::Failed(error) => write!(f, "cannot talk to ojs-init: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for NoAnswer {}
 
 /// The lines received from an instance.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! A Unix stream socket that listens, and the connections to it. Nothing here ever waits, and a
 //! peer that has closed its end never raises SIGPIPE.
 
-use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use thiserror::Error;
 
 use crate::errno::check;
 use crate::pidfd::ProcessWatch;
@@ -24,9 +24,13 @@ const BACKLOG: i32 = 1024;
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// Why no socket listens.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum SocketError {
     /// The kernel has no room for a path this long.
+    #[error(
+        "the path of a Unix socket has at most {limit} bytes, and this one has {length}: {path}; use a directory \
+         with a shorter path"
+    )]
     PathTooLong {
         path: PathBuf,
         /// Its length in bytes.
@@ -35,6 +39,7 @@ pub enum SocketError {
         limit: usize,
     },
     /// A system call failed.
+    #[error("cannot listen on {path}: {step}: {error}")]
     Failed {
         /// The system call.
         step: &'static str,
@@ -42,22 +47,6 @@ pub enum SocketError {
         error: io::Error,
     },
 }
-
-impl fmt::Display for SocketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PathTooLong { path, length, limit } => write!(
-                f,
-                "the path of a Unix socket has at most {limit} bytes, and this one has {length}: {}; use a directory \
-                 with a shorter path",
-                path.display()
-            ),
-            Self::Failed { step, path, error } => write!(f, "cannot listen on {}: {step}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SocketError {}
 
 /// A socket that is bound and does not listen yet: the kernel refuses connections, so the caller
 /// has time to set the rights.

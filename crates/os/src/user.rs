@@ -1,9 +1,9 @@
 //! Users and groups by name or number, from `/etc/passwd` and `/etc/group`.
 
 use std::ffi::CString;
-use std::fmt;
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use thiserror::Error;
 
 /// The user and groups of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,42 +15,18 @@ pub struct Credentials {
 }
 
 /// Why a user could not be resolved; the text is for the person who wrote the setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UserError {
     /// `/etc/passwd` has no such name.
+    #[error("no user {0:?} in /etc/passwd; use a name that is there, or numbers: UID:GID")]
     UnknownUser(String),
     /// `/etc/group` has no such name.
+    #[error("no group {0:?} in /etc/group; use a name that is there, or a number")]
     UnknownGroup(String),
     /// A number without an entry in `/etc/passwd`, so that its group is not known either.
+    #[error("user {0} is not in /etc/passwd, so its group is not known; write {0}:GID")]
     GroupNeeded(u32),
 }
-
-impl fmt::Display for UserError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownUser(name) => {
-                write!(
-                    f,
-                    "no user {name:?} in /etc/passwd; use a name that is there, or numbers: UID:GID"
-                )
-            }
-            Self::UnknownGroup(name) => {
-                write!(
-                    f,
-                    "no group {name:?} in /etc/group; use a name that is there, or a number"
-                )
-            }
-            Self::GroupNeeded(uid) => {
-                write!(
-                    f,
-                    "user {uid} is not in /etc/passwd, so its group is not known; write {uid}:GID"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for UserError {}
 
 impl Credentials {
     /// Resolves `user` and `group`, each a name or a number. Without a group it is the user's own

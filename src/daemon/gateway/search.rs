@@ -3,9 +3,10 @@
 //! of the machine cost nothing if the kernel lists children by their parents.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::time::Duration;
+
+use thiserror::Error;
 
 use crate::daemon::gateway::family::FamilyWalk;
 use ojs_os::descriptors::{self, DescriptorList};
@@ -43,27 +44,17 @@ pub(super) struct Sighting {
 }
 
 /// Why the search could not see everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum Blind {
     /// A process of the worker, with its user, which ojs-init may not look into.
+    #[error("process {0} of the worker keeps its memory to itself")]
     Closed(Pid),
     /// A look has failed.
+    #[error("a look into /proc failed: {0}")]
     Failed(String),
     /// There is too much to look at.
+    #[error("the worker has more descriptors than are looked at in {} s", SEARCH_WITHIN.as_secs())]
     TooMuch,
-}
-
-impl fmt::Display for Blind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed(pid) => write!(f, "process {pid} of the worker keeps its memory to itself"),
-            Self::Failed(error) => write!(f, "a look into /proc failed: {error}"),
-            Self::TooMuch => {
-                let seconds = SEARCH_WITHIN.as_secs();
-                write!(f, "the worker has more descriptors than are looked at in {seconds} s")
-            }
-        }
-    }
 }
 
 /// How further processes are found.

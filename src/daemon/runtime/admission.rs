@@ -1,7 +1,7 @@
 //! The processes that may connect to the worker socket. The kernel names the peer. The modes of
 //! file and directory are only the first hurdle.
 
-use std::fmt;
+use thiserror::Error;
 
 use ojs_os::socket::Peer;
 use ojs_os::user::Credentials;
@@ -15,31 +15,19 @@ pub struct Allowed {
 }
 
 /// Why a peer is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotAdmitted {
     /// The peer has no pid in this namespace. ojs-init could not watch it, and lost jobs would go
     /// unnoticed.
+    #[error(
+        "it is in another PID namespace, where its end could not be noticed; run it in the same container, or share \
+         the process namespace"
+    )]
     OtherPidNamespace,
     /// The peer runs as a user that is not allowed.
+    #[error("user {0} is not allowed; worker.socket_users (OJS_SOCKET_USERS) lists further ones")]
     User(u32),
 }
-
-impl fmt::Display for NotAdmitted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherPidNamespace => f.write_str(
-                "it is in another PID namespace, where its end could not be noticed; run it in the same container, or \
-                 share the process namespace",
-            ),
-            Self::User(uid) => write!(
-                f,
-                "user {uid} is not allowed; worker.socket_users (OJS_SOCKET_USERS) lists further ones"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NotAdmitted {}
 
 impl Allowed {
     /// Allows ojs-init's own user, root, the child's, which is `child` (`None`: ojs-init's), and

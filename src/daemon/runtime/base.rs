@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use log::warn;
 use nix::errno::Errno;
+use thiserror::Error;
 
 use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::candidate::Candidate;
@@ -33,9 +34,10 @@ pub struct NoRuntimeDir {
 }
 
 /// Why a candidate does not work.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Unusable {
     /// A system call failed.
+    #[error("{step} {path}: {}", named(error))]
     Failed {
         /// The step that failed.
         step: &'static str,
@@ -43,17 +45,21 @@ pub enum Unusable {
         error: io::Error,
     },
     /// The path is a symbolic link, which may lead elsewhere tomorrow.
+    #[error("{0} is a symbolic link; name what it leads to")]
     Link(PathBuf),
     /// The directory belongs to a user that is neither ojs-init's nor root, and that could replace
     /// its content.
+    #[error("{path} belongs to user {uid}")]
     Foreign {
         path: PathBuf,
         /// The user whom it belongs to.
         uid: u32,
     },
     /// Any user may replace its files.
+    #[error("everybody may replace files in {0}: chmod +t {0}")]
     Unprotected(PathBuf),
     /// The child cannot get there.
+    #[error("user {uid}, which the child runs as, may not pass {path}: chmod o+x {path}")]
     OutOfReach {
         /// The directory that the child may not pass.
         path: PathBuf,
@@ -61,6 +67,7 @@ pub enum Unusable {
         uid: u32,
     },
     /// The path of a socket in it would be longer than the kernel accepts.
+    #[error("{path} has {length} bytes, and the path of a socket at most {LONGEST_PATH}: use a shorter one")]
     TooLong {
         path: PathBuf,
         /// Its length in bytes.
@@ -80,35 +87,11 @@ impl Unusable {
     }
 }
 
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed { step, path, error } => {
-                let path = path.display();
-                match error.raw_os_error().map(Errno::from_raw) {
-                    Some(errno) => write!(f, "{step} {path}: {} ({errno:?})", errno.desc()),
-                    None => write!(f, "{step} {path}: {error}"),
-                }
-            }
-            Self::Link(path) => write!(f, "{} is a symbolic link; name what it leads to", path.display()),
-            Self::Foreign { path, uid } => write!(f, "{} belongs to user {uid}", path.display()),
-            Self::Unprotected(path) => {
-                let path = path.display();
-                write!(f, "everybody may replace files in {path}: chmod +t {path}")
-            }
-            Self::OutOfReach { path, uid } => {
-                let path = path.display();
-                write!(
-                    f,
-                    "user {uid}, which the child runs as, may not pass {path}: chmod o+x {path}"
-                )
-            }
-            Self::TooLong { path, length } => write!(
-                f,
-                "{} has {length} bytes, and the path of a socket at most {LONGEST_PATH}: use a shorter one",
-                path.display()
-            ),
-        }
+/// An error with the name of its number, which people search for.
+fn named(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno) => format!("{} ({errno:?})", errno.desc()),
+        None => error.to_string(),
     }
 }
 

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::daemon::runtime::base::{Unusable, not_opened};
 use crate::daemon::runtime::candidate::{
     CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, is_instance, uid_of_home,
@@ -47,36 +49,29 @@ pub enum NoInstance {
 }
 
 /// Why there is no instance to talk to in a place.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Unreachable {
     /// The place cannot be looked into.
+    #[error("{0}")]
     Place(Unusable),
     /// No instance of this user has a directory there.
+    #[error("there is no instance of user {0}")]
     Empty(u32),
     /// The instance does not run any more.
+    #[error("it does not run any more")]
     Dead,
     /// The instance has no pid here: it is another container's.
+    #[error("it belongs to another container")]
     Elsewhere,
     /// A process of another user listens there.
+    #[error("user {0} listens there")]
     Foreign(u32),
     /// The queue of connections to be accepted is full.
+    #[error("it does not answer: too many others wait for it")]
     Full,
     /// The instance does not accept the connection.
+    #[error("it cannot be reached: {0}")]
     Failed(io::Error),
-}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Place(unusable) => unusable.fmt(f),
-            Self::Empty(uid) => write!(f, "there is no instance of user {uid}"),
-            Self::Dead => f.write_str("it does not run any more"),
-            Self::Elsewhere => f.write_str("it belongs to another container"),
-            Self::Foreign(uid) => write!(f, "user {uid} listens there"),
-            Self::Full => f.write_str("it does not answer: too many others wait for it"),
-            Self::Failed(error) => write!(f, "it cannot be reached: {error}"),
-        }
-    }
 }
 
 impl fmt::Display for NoInstance {
