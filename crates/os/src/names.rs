@@ -4,8 +4,10 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 use std::ptr;
+
+use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
 /// The kind of address that a name is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,29 +68,15 @@ pub fn lookup(host: &str, port: u16, family: AddressFamily) -> Result<Vec<Socket
     Ok(addresses)
 }
 
-/// The address of one entry, with this port.
+/// The address with this port; `None` if it is of another family.
 fn address_of(info: &libc::addrinfo, port: u16) -> Option<SocketAddr> {
-    if info.ai_addr.is_null() {
-        return None;
-    }
-    let length = usize::try_from(info.ai_addrlen).ok()?;
-    match info.ai_family {
-        libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the entry says that an IPv4 address of that length is there; the address may
-            // be unaligned.
-            let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-            let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
-            Some(SocketAddrV4::new(ip, port).into())
-        }
-        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: the entry says that an IPv6 address of that length is there; the address may
-            // be unaligned.
-            let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-            Some(SocketAddrV6::new(ip, port, address.sin6_flowinfo, address.sin6_scope_id).into())
-        }
-        _ => None,
-    }
+    // SAFETY: null, or `ai_addrlen` bytes that the C library has filled with an address.
+    let address = unsafe { SockaddrStorage::from_raw(info.ai_addr, Some(info.ai_addrlen)) }?;
+    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
+    let v6 = address.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into()));
+    let mut address = v4.or(v6)?;
+    address.set_port(port);
+    Some(address)
 }
 
 fn error_of(code: libc::c_int) -> NameError {
