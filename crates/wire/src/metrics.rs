@@ -168,11 +168,10 @@ impl Page {
     fn presence(&mut self, observed: &Observed<'_>) {
         let snapshot = observed.snapshot;
         self.value("ojs_worker_active_jobs", snapshot.active);
-        self.value_if(
+        let oldest = snapshot.oldest_since;
+        self.seconds(
             "ojs_init_oldest_job_age_seconds",
-            snapshot
-                .oldest_since
-                .map(|since| since.elapsed(observed.now).as_secs_f64()),
+            oldest.map(|since| since.elapsed(observed.now)),
         );
         self.value("ojs_init_jobs_unanswered", snapshot.unanswered);
         self.value("ojs_init_jobs_past_timeout", snapshot.past_their_time);
@@ -193,17 +192,11 @@ impl Page {
         let (snapshot, metrics, usage) = (observed.snapshot, observed.metrics, observed.usage);
         self.value("ojs_init_worker_running", u8::from(snapshot.worker_is_alive));
         let age = snapshot.worker_is_alive.then(|| metrics.worker_age(observed.now));
-        self.value_if(
-            "ojs_init_worker_age_seconds",
-            age.flatten().map(|age| age.as_secs_f64()),
-        );
+        self.seconds("ojs_init_worker_age_seconds", age.flatten());
         self.value("ojs_init_worker_jobs", metrics.worker_jobs());
         self.value_if("ojs_init_worker_memory_bytes", usage.map(|usage| usage.memory_bytes));
         self.value_if("ojs_init_worker_processes", usage.map(|usage| usage.processes));
-        let name = self.family("ojs_init_worker_cpu_seconds_total");
-        if let Some(usage) = usage {
-            self.sample(name, &[], usage.cpu.as_secs_f64());
-        }
+        self.seconds("ojs_init_worker_cpu_seconds_total", usage.map(|usage| usage.cpu));
     }
 
     fn shutdown(&mut self, observed: &Observed<'_>) {
@@ -214,27 +207,21 @@ impl Page {
             self.sample(name, &[("state", names::worker_state(state))], is_in);
         }
         let took = snapshot.drain_since.map_or(Duration::ZERO, |since| since.elapsed(now));
-        self.value("ojs_init_drain_seconds", took.as_secs_f64());
-        self.value_if(
-            "ojs_init_drain_left_seconds",
-            observed.drain_left.map(|left| left.as_secs_f64()),
-        );
-        self.value_if(
+        self.seconds("ojs_init_drain_seconds", took);
+        self.seconds("ojs_init_drain_left_seconds", observed.drain_left);
+        self.seconds(
             "ojs_init_exit_left_seconds",
-            snapshot.exit_by.map(|exit| exit.remaining(now).as_secs_f64()),
+            snapshot.exit_by.map(|exit| exit.remaining(now)),
         );
         self.value("ojs_init_jobs_cut_off_total", snapshot.cut_off);
     }
 
     fn backend(&mut self, observed: &Observed<'_>) {
         let metrics = observed.metrics;
-        self.value(
-            "ojs_init_heartbeat_age_seconds",
-            metrics.heartbeat_age(observed.now).as_secs_f64(),
-        );
-        self.value(
+        self.seconds("ojs_init_heartbeat_age_seconds", metrics.heartbeat_age(observed.now));
+        self.seconds(
             "ojs_init_heartbeat_interval_seconds",
-            observed.snapshot.heartbeat_interval.as_secs_f64(),
+            observed.snapshot.heartbeat_interval,
         );
         self.value("ojs_init_heartbeats_failed_total", metrics.heartbeats_failed);
         self.value("ojs_init_event_streams", observed.snapshot.streams);
@@ -269,12 +256,16 @@ impl Page {
         self.value("ojs_init_spans_dropped_total", observed.spans_dropped);
         let name = self.family("ojs_init_build_info");
         self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
-        self.value("process_start_time_seconds", metrics.started_at.as_secs_f64());
+        self.seconds("process_start_time_seconds", metrics.started_at);
     }
 
     /// Adds a family with one sample.
     fn value(&mut self, family: &'static str, value: impl Display) {
         self.value_if(family, Some(value));
+    }
+
+    fn seconds(&mut self, family: &'static str, time: impl Into<Option<Duration>>) {
+        self.value_if(family, time.into().map(|time| time.as_secs_f64()));
     }
 
     fn value_if(&mut self, family: &'static str, value: Option<impl Display>) {
