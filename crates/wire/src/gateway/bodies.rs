@@ -156,23 +156,18 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
     let job = body.text("job_id").filter(|id| is_name(id));
     let job = job.ok_or(BadBody("job_id must be a string of 1 to 1024 bytes"))?;
     let job = JobId(job.into());
+    let of = job.clone();
     let said = if !has_failed {
         let result = body.any("result").map(Text::from);
-        let job = job.clone();
         FromWorker::Ack { job, result }
     } else if body.raw("requeue") == Some("true") {
-        let job = job.clone();
-        FromWorker::Release {
-            job,
-            reason: None,
-            after: Duration::ZERO,
-        }
+        let (reason, after) = (None, Duration::ZERO);
+        FromWorker::Release { job, reason, after }
     } else {
         let error = failure(body.raw("error"));
-        let job = job.clone();
         FromWorker::Fail { job, error }
     };
-    Ok(OutcomeBody { job, said })
+    Ok(OutcomeBody { job: of, said })
 }
 
 /// A failure must not get lost because of its spelling: the readable parts of a wrong one count.
