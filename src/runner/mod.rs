@@ -8,6 +8,7 @@
 //! | question | files |
 //! |---|---|
 //! | what does PID 1 send and receive? | `connection`, `intake`, `news` |
+//! | what is known of a job that runs? | `job` |
 //! | how is a job's process started? | `start`, `routes`, `environment`, `process`, `temporary`, `users` |
 //! | what does a job write? | `streams`, `output`, `redaction` |
 //! | how does a job end? | `ending`, `outcome`; its other processes: `leftovers`, `memory` |
