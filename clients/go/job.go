@@ -191,8 +191,12 @@ func (j *Job) send(about *frame, isAnswer bool) error {
 	// ojs-init closes the connection after three frames that are too long, but reads the beginning
 	// of any answer.
 	if most := j.session.maxFrame.Load(); most > 0 && int64(len(line)) > most && !isAnswer {
-		return discard("CheckpointTooLarge", "", "the frame of a %s has %d bytes, and ojs-init takes %d at most (worker.max_frame)",
+		message := fmt.Sprintf("the frame of a %s has %d bytes, and ojs-init takes %d at most (worker.max_frame)",
 			about.Type, len(line), most)
+		if about.Type == "checkpoint" {
+			return discard("CheckpointTooLarge", "", "%s", message)
+		}
+		return errors.New(message)
 	}
 	return j.session.write(line)
 }

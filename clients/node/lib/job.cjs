@@ -165,7 +165,10 @@ class Job {
    */
   checkpoint(state) {
     const kept = this.#resume.saveState(state ?? null);
-    kept.catch(() => {}); // A handler that does not await it must not end the process.
+    // A handler that does not await it must not end the process, but the log has why it is not saved.
+    kept.catch((error) => {
+      if (error instanceof CheckpointTooLarge) this.#owner.log(`job ${this.id}: ${error.message}`, "warn");
+    });
     return kept;
   }
 

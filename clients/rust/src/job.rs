@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tracing::{Span, error_span, field, warn};
 
-use crate::error::{Cancelled, Discard, Error, Result};
+use crate::error::{Cancelled, Discard, Error, Result, Verdict};
 use crate::frame::{self, Envelope, Frame};
 use crate::link::{Link, lock};
 use crate::log::{OneLine, guarded};
@@ -231,7 +231,9 @@ impl Job {
         if !progress.is_nan() {
             let (progress, message) = (progress.clamp(0.0, 1.0).to_string(), json!(message).to_string());
             // A closed connection ends the handler by a cancel.
-            if let Err(error) = self.send("progress", &[("progress", &progress), ("message", &message)]) {
+            if let Err(error) = self.send("progress", &[("progress", &progress), ("message", &message)])
+                && error.verdict() == Verdict::Discard
+            {
                 warn!("a progress is not sent: {}", OneLine(&error.to_string()));
             }
         }

@@ -96,9 +96,14 @@ impl TokenReader {
     /// The backend answered with this status. After a refusal the file may hold another token by
     /// now, or soon.
     pub(in crate::daemon) fn answered(&mut self, status: u16) {
-        if matches!(status, 401 | 403) {
-            self.needed = self.asked + 1;
-            self.looks_left = LOOKS_AFTER_A_REFUSAL;
+        match status {
+            401 | 403 => {
+                self.needed = self.asked + 1;
+                self.looks_left = LOOKS_AFTER_A_REFUSAL;
+            }
+            // The refusal was about its request, not about the token.
+            200..=299 => self.looks_left = 0,
+            _ => {}
         }
     }
 
@@ -214,8 +219,7 @@ impl TokenReader {
         loop {
             match answers.try_recv() {
                 Ok(TokenLook::Token(token)) => {
-                    // The token of the first look is no change.
-                    self.has_changed |= self.asked > 1 && self.newest.as_ref() != Some(&token);
+                    self.has_changed |= self.newest.as_ref() != Some(&token);
                     self.newest = Some(token);
                 }
                 Ok(TokenLook::NoToken) => self.newest = None,
@@ -310,6 +314,11 @@ mod tests {
         }
         assert_eq!(reader.next_deadline(), None, "the refused request was repeated by now");
         assert!(!reader.take_change());
+
+        reader.answered(403);
+        assert!(reader.next_deadline().is_some());
+        reader.answered(200);
+        assert_eq!(reader.next_deadline(), None, "the backend takes the token");
     }
 
     fn token(text: &str) -> TokenLook {
