@@ -39,7 +39,7 @@ const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
 /// Time without a heartbeat after which a backend gives the jobs of a worker to others, whatever
-/// their visibility timeout (requirements B-08).
+/// their visibility timeout (worker protocol 10).
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Assumed reservation of a job whose visibility timeout is unknown.
