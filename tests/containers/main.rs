@@ -50,9 +50,9 @@ use support::wait::{now, pause};
 /// busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many tests run at the same time. They wait more than they work, but each starts a worker and
-/// is asked by probes, and is judged by the limit of a kubelet: with 16 on two processors, one stood
-/// in line for longer than the margin.
+/// How many tests run at the same time. They wait more than they work. But each starts a worker,
+/// has probes, and is judged by the limit of a kubelet. On two processors 16 of them stood in line
+/// for longer than the margin.
 const AT_ONCE: usize = 8;
 
 /// The demand on this program: `required` or `full`; else what can be had.
