@@ -58,8 +58,6 @@ pub(crate) struct AcceptedHeartbeat<'a> {
     pub(crate) named: &'a [(JobId, Claim)],
     /// The jobs whose reservations the backend has extended, if the reply names any.
     pub(crate) extended: Option<&'a BTreeSet<JobId>>,
-    /// The backend has sent a list of extended jobs at least once.
-    pub(crate) has_sent_lists: bool,
 }
 
 impl Jobs {
@@ -93,13 +91,15 @@ impl Jobs {
         }
         let until = accepted.at.after(accepted.kept_for.unwrap_or(UNSAID_VISIBILITY));
         let is_late = self.is_unheard(accepted.at);
+        self.backend.has_sent_lists |= extended.is_some();
+        let has_sent_lists = self.backend.has_sent_lists;
         self.beaten_at = Some(accepted.at);
         for (id, claim) in *named {
             // A delivery since then is another reservation.
             let job = self.ledger.get_mut(*claim).filter(|job| job.claimed_at <= accepted.at);
             let Some(job) = job else { continue };
             let is_listed = extended.map(|extended| extended.contains(id));
-            let is_extended = is_listed.unwrap_or(!accepted.has_sent_lists);
+            let is_extended = is_listed.unwrap_or(!has_sent_lists);
             job.suspicion.may_have_lapsed |= is_late || !is_extended || job.reserved_until <= accepted.at;
             if is_listed != Some(false) {
                 job.reserved_until = until;

@@ -44,11 +44,7 @@ impl Jobs {
     /// ojs-init looks at each job once, and then every 30 s.
     pub(crate) fn look_for_lost(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
         let AcceptedHeartbeat {
-            at,
-            named,
-            extended,
-            has_sent_lists,
-            ..
+            at, named, extended, ..
         } = *accepted;
         let is_kept = |id: &JobId| extended.is_some_and(|extended| extended.contains(id));
         let (kept, missing): (Vec<_>, Vec<_>) = named.iter().partition(|(id, _)| is_kept(id));
@@ -58,6 +54,7 @@ impl Jobs {
             }
         }
         let is_backed = !kept.is_empty();
+        let has_sent_lists = self.backend.has_sent_lists;
         let is_due = |last: Moment| has_sent_lists || last.elapsed(cx.now) >= LOOK_WITHOUT_LIST_EVERY;
         let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(cx.backend.checks_on_their_way());
         let suspects = missing.into_iter().filter_map(|(_, claim)| {

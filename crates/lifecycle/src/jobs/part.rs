@@ -48,7 +48,7 @@ pub(crate) struct KnownBackend {
     /// The log has a line about missing checkpoints.
     pub(super) is_without_checkpoints_said: bool,
     /// A reply to a heartbeat had a list of the extended reservations.
-    pub(crate) has_sent_lists: bool,
+    pub(super) has_sent_lists: bool,
 }
 
 /// The facts of a decision besides the state of the jobs.

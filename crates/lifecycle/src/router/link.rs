@@ -75,13 +75,11 @@ impl Lifecycle {
                 }
             }
             Said::HeartbeatAccepted { heartbeat, extended } => {
-                self.jobs.backend.has_sent_lists |= extended.is_some();
                 let accepted = AcceptedHeartbeat {
                     at: heartbeat.at,
                     kept_for: (heartbeat.form != HeartbeatForm::Protocol).then_some(heartbeat.kept_for),
                     named: &heartbeat.named,
                     extended: extended.as_ref(),
-                    has_sent_lists: self.jobs.backend.has_sent_lists,
                 };
                 self.jobs(now, |jobs, cx| {
                     jobs.note_extended(&accepted);
