@@ -46,8 +46,12 @@ const LOSS_PAUSE: Duration = Duration::from_secs(1);
 /// of ojs-init stay whole.
 const WRITE_BYTES: usize = 4096;
 
-/// Longest that the exit waits for the writer to finish.
+/// Longest that the exit waits for standard error to accept the last records.
 const FLUSH_LIMIT: Duration = Duration::from_millis(100);
+
+/// Longest that the exit waits for the kernel to run the writer, which says nothing about standard
+/// error. A container that has used up its CPU time stands still for a tenth of a second at a time.
+const WRITER_LATE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Longest time for writing a record before there is a child, or if no writer thread can start.
 const DIRECT_LIMIT: Duration = Duration::ZERO;
@@ -142,19 +146,23 @@ impl LogHandle {
         self.0.lock().dropped
     }
 
-    /// Waits until the queue is written, at most 100 ms.
+    /// Waits until the queue is written, at most 100 ms from when the writer begins, which has
+    /// 500 ms to do so.
     pub fn flush(&self) {
+        let Sink { added, written, .. } = self.0;
         let mut queue = self.0.lock();
         if !queue.writer_started {
             return;
         }
         queue.hurry = true;
         queue.is_ending = true;
-        self.0.added.notify_one();
-        let result = self.0.written.wait_timeout_while(queue, FLUSH_LIMIT, |queue| {
-            queue.writing || queue.has_something_to_say()
-        });
-        drop(result);
+        added.notify_one();
+        let is_late = |queue: &mut Queue| !queue.writing && queue.has_something_to_say();
+        let Ok((queue, _)) = written.wait_timeout_while(queue, WRITER_LATE_LIMIT, is_late) else {
+            return;
+        };
+        let is_busy = |queue: &mut Queue| queue.writing || queue.has_something_to_say();
+        drop(written.wait_timeout_while(queue, FLUSH_LIMIT, is_busy));
     }
 }
 
@@ -170,7 +178,7 @@ struct Sink {
     queue: Mutex<Queue>,
     /// Notified when a record was added.
     added: Condvar,
-    /// Notified when the queue was written out.
+    /// Notified when the queue was written out, and at the end also when a batch begins.
     written: Condvar,
 }
 
@@ -388,6 +396,9 @@ impl Sink {
         queue.is_idle = false;
         queue.hurry = false;
         queue.writing = true;
+        if queue.is_ending {
+            self.written.notify_all();
+        }
         queue.bytes = 0;
         let dropped = queue.take_loss(clock::monotonic());
         (std::mem::take(&mut queue.records), dropped)

@@ -141,3 +141,29 @@ fn what_went_wrong_has_room_when_what_went_well_has_none_left() {
     queue.bytes = QUEUE_BYTES;
     assert!(!queue.has_room_for(100, Level::Error));
 }
+
+#[test]
+fn the_last_record_is_written_although_the_writer_runs_late() {
+    let log: &'static Sink = Box::leak(Box::new(Sink::new(LogFormat::Text, &LogLevels::all(Level::Info))));
+    log.lock().writer_started = true;
+    log.add("the end\n".to_owned(), Level::Info);
+    let writer = std::thread::spawn(|| {
+        while !log.lock().is_ending {
+            std::thread::yield_now();
+        }
+        // The kernel leaves it without CPU time.
+        std::thread::sleep(FLUSH_LIMIT + FLUSH_LIMIT / 2);
+        let mut disk = Disk {
+            is_full: false,
+            written: String::new(),
+        };
+        let (records, dropped) = log.take();
+        log.write(records, dropped, &mut disk);
+        log.lock().writing = false;
+        log.written.notify_all();
+        disk.written
+    });
+    LogHandle(log).flush();
+    assert!(!log.lock().has_something_to_say());
+    assert_eq!(writer.join().unwrap(), "the end\n");
+}
