@@ -96,6 +96,22 @@ fn letters_stand_alone_in_clusters_and_with_their_value() {
 }
 
 #[test]
+fn an_option_that_is_spelled_like_a_key_of_the_file_names_the_option_of_that_key() {
+    for (wrong, meant) in [
+        ("--health-listen", "--listen"),
+        ("--shutdown-grace-period", "--grace-period"),
+        ("--backend-url", "--url"),
+        ("--log-level", "--level"),
+        ("--worker-mode", "--mode"),
+        ("--worker_max_jobs", "--max-jobs"),
+    ] {
+        let message = message(&[wrong, "x", "--", "true"]);
+        let start = format!("unknown option {wrong}; did you mean {meant}?");
+        assert!(message.starts_with(&start), "{message}");
+    }
+}
+
+#[test]
 fn a_wrong_subcommand_for_an_instance_is_answered_with_its_own_usage() {
     for (args, problem) in [
         (&["quiet", "now"][..], "unexpected word now"),

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use super::{help, names};
-use crate::config::{masked, most_alike};
+use crate::config::keys::KEYS;
+use crate::config::{Row, masked, most_alike};
 
 /// Why the command line cannot be carried out: the whole message, without the name of the program
 /// and without a line break at its end.
@@ -44,11 +45,21 @@ pub(super) fn of_order(args: &[OsString], problem: &str) -> Option<UsageError> {
 
 /// The error for an option that no key has; `meant` is one that is like it.
 pub(super) fn unknown_option(option: &str, meant: Option<&str>, args: &[OsString]) -> UsageError {
-    let hint = meant
-        .map(|meant| format!("; did you mean {meant}?"))
-        .unwrap_or_default();
-    let problem = format!("unknown option {option}{hint}");
-    of_order(args, &problem).unwrap_or_else(|| with_usage(&problem, RUN))
+    let problem = |meant: Option<&str>| {
+        let hint = meant.map(|meant| format!("; did you mean {meant}?"));
+        format!("unknown option {option}{}", hint.unwrap_or_default())
+    };
+    of_order(args, &problem(meant))
+        .unwrap_or_else(|| with_usage(&problem(flag_of_key(option).as_deref().or(meant)), RUN))
+}
+
+/// The option of a key that is spelled here as in the file: `--health-listen` for `health.listen`.
+fn flag_of_key(option: &str) -> Option<String> {
+    let spelled = |name: &str| name.replace(['.', '_'], "-");
+    let name = spelled(option.trim_start_matches('-'));
+    let is_it = |key: &&&'static Row| key.toml.is_some_and(|key| spelled(key) == name);
+    let flag = KEYS.iter().find(is_it)?.flag?;
+    Some(format!("--{flag}"))
 }
 
 /// The error for a word in the place of an option, a subcommand or `--`.
