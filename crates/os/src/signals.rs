@@ -1,8 +1,8 @@
 //! Signals are never handled, only blocked and fetched one at a time.
 //!
 //! No handler means no code that runs at any moment. A signal stays pending in the kernel until the
-//! loop asks for it. So no signal is lost at start, during fork, or during other work. The child
-//! gets the mask and the dispositions that this process was started with.
+//! loop asks for it. So no signal is lost from the first instructions on: during the start, a fork,
+//! or other work. The child gets the mask and the dispositions that this process was started with.
 
 use std::io;
 use std::ptr;
