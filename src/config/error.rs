@@ -9,8 +9,7 @@ use super::values::masked::masked;
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// Decides about a mistake in the value of a key, or about one of no key: an error to stop with, or
-/// `Ok`.
+/// Judges a mistake in the value of a key, or elsewhere: `Err` ends the start, `Ok` ignores it.
 pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
 /// Most errors that are reported of one configuration.

@@ -1,4 +1,4 @@
-//! Which name was probably meant by a wrong one.
+//! The known name that is most like a mistyped one.
 
 /// How alike two names must be for a suggestion: 0 nothing in common, 1 equal (Jaro-Winkler).
 const ALIKE: f64 = 0.85;

@@ -199,7 +199,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     let backend = &config.backend;
     if backend.auth_token_file.is_some() && backend.auth_token.is_some() {
         warnings.push(format!(
-            "OJS_AUTH_TOKEN is not used: {} goes before it.",
+            "OJS_AUTH_TOKEN is ignored, because {} is set: remove one of them.",
             settings.describe(&AUTH_TOKEN_FILE)
         ));
     }
@@ -218,7 +218,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
             .any(|header| header.name.eq_ignore_ascii_case("authorization"))
     {
         warnings.push(
-            "The Authorization header of backend.headers is not used: the bearer token goes before it.".to_owned(),
+            "The Authorization header of backend.headers is ignored, because a bearer token is set: remove one of them.".to_owned(),
         );
     }
     let Some(url) = &backend.url else { return };
@@ -491,7 +491,7 @@ mod tests {
         let twice = Given::agent()
             .variable("OJS_AUTH_TOKEN=hunter2")
             .variable("OJS_AUTH_TOKEN_FILE=/t");
-        assert_says(&twice.config().warnings[0], &["OJS_AUTH_TOKEN is not used"]);
+        assert_says(&twice.config().warnings[0], &["OJS_AUTH_TOKEN is ignored, because"]);
         let header = Given::agent()
             .variable("OJS_AUTH_TOKEN=hunter2")
             .flag(&HEADERS, "Authorization: x");

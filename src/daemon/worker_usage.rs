@@ -27,7 +27,7 @@ use ojs_values::usage::WorkerUsage;
 /// Longest that the loop waits for the numbers.
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Longest that a look counts as under way. One that takes longer hangs, and there are no numbers.
+/// A reading that takes longer hangs. Callers get `None` from then on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stack of the thread, in bytes.
@@ -38,15 +38,15 @@ const STACK_BYTES: usize = 128 << 10;
 pub struct UsageReader {
     /// The worker's process is a second ojs-init.
     starts_helper: bool,
-    /// That process.
+    /// The pid of the second ojs-init.
     helper: Option<Pid>,
-    /// Wakes the loop when a look is done.
+    /// Wakes the loop when a reading is done.
     waker: Arc<Waker>,
-    /// When the last look began.
+    /// When the last reading began.
     looked_at: Option<Moment>,
-    /// The result of a look that goes on.
+    /// Receives the result of the reading in progress.
     coming: Option<Receiver<Option<WorkerUsage>>>,
-    /// The numbers of that look will not count.
+    /// The reading in progress began before [`Self::forget`]: its result is ignored.
     is_outdated: bool,
     last: Option<WorkerUsage>,
     /// The most processor time so far. A process that is reaped during a look may be missed by it.
@@ -74,8 +74,8 @@ impl UsageReader {
         self.forget();
     }
 
-    /// Discards all numbers, because they include a process that is no longer the worker's. So will
-    /// those of a look that is under way. No other one begins beside it, because it may hang.
+    /// Discards all numbers, because they include a process that is no longer the worker's. Ignores
+    /// the result of a reading in progress, too, and begins no second one: the first may hang.
     pub fn forget(&mut self) {
         self.last = None;
         self.is_outdated = self.coming.is_some();
@@ -132,7 +132,7 @@ impl UsageReader {
         let work = move || {
             let usage = family_usage::below(Pid::own(), helper);
             let usage = usage.inspect_err(|error| debug!("cannot read what the worker uses: {error}"));
-            // The loop waits for it until its own end.
+            // The receiver is there for as long as the loop.
             let _ = sender.send(usage.ok());
             if let Err(error) = waker.wake() {
                 debug!("cannot wake the loop for what the worker uses: {error}");

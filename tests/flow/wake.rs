@@ -70,7 +70,7 @@ fn told() {
     let server = patient();
     let stage = Stage::new();
     let mut init = idle(&stage, &server, "auto");
-    init.logs("the backend tells of new jobs as they come");
+    init.logs("event stream open: new jobs are fetched at once");
     let mut longest = Duration::ZERO;
     for number in 2..2 + PICK_UPS {
         let began = Stopwatch::start();
@@ -107,7 +107,7 @@ fn cancelled() {
     let mut init = slow_polls(&stage, &server, WAITING)
         .with("OJS_HEARTBEAT_INTERVAL", "30s")
         .start();
-    init.logs("the backend tells of new jobs as they come");
+    init.logs("event stream open: new jobs are fetched at once");
     // Not only active: of a job that is still on its way to the worker no event is taken.
     init.logs("Job given to the worker");
     let job = server.jobs()[0].id.clone();
@@ -162,7 +162,7 @@ fn ends() {
                 .unwrap();
         }
         let mut init = idle(&stage, &server, "auto");
-        init.logs("the backend tells of new jobs as they come");
+        init.logs("event stream open: new jobs are fetched at once");
         let began = Stopwatch::start();
         init.stops();
         assert!(
@@ -180,7 +180,7 @@ fn leaves() {
     let server = patient();
     let stage = Stage::new();
     let mut init = idle(&stage, &server, "auto");
-    init.logs("the backend tells of new jobs as they come");
+    init.logs("event stream open: new jobs are fetched at once");
     let began = Stopwatch::start();
     assert!(server.leave(PATIENCE), "{}", init.story());
     assert!(began.elapsed() < AT_ONCE, "{:?}: {}", began.elapsed(), init.story());

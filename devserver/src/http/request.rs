@@ -173,7 +173,7 @@ impl Request {
         let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match shown {
             None => {
-                let message = "the request shows no token: Authorization: Bearer TOKEN, with the token of --token";
+                let message = "no token: send `Authorization: Bearer TOKEN` with the value of --token";
                 Some(Reply::error(401, "unauthorized", message, false, None))
             }
             Some((_, shown)) if shown.trim() != token => {

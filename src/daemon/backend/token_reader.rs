@@ -271,7 +271,7 @@ mod tests {
         let later = ojs_os::clock::monotonic() + Duration::from_secs(60);
         assert_eq!(
             reader.complaints.is_due_at(later).as_deref(),
-            Some(" (and 5 times more since this was last said)"),
+            Some(" (5 more since the last such line)"),
             "a thread is tried after FRESH_LIMIT"
         );
     }

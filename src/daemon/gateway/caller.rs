@@ -30,7 +30,7 @@ use ojs_os::socket_owner::SocketQuestions;
 /// Random bytes of the bearer.
 const BEARER_BYTES: usize = 32;
 
-/// Between two warnings about a failed look.
+/// Least time between two warnings about a failed look-up.
 const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The proof by which a caller is known, for people.
@@ -139,7 +139,7 @@ impl Callers {
         let sight = descriptors::sight_of(worker);
         self.insight = match sight {
             Sight::Closed(_) => Insight::UidAlone,
-            // Looks at single connections find out.
+            // The first look-up of a connection decides.
             Sight::Open | Sight::Unknown(_) => Insight::Processes,
         };
         let proof = self.proof();
@@ -201,7 +201,7 @@ impl Callers {
     fn look_up(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Admission, String> {
         let owner = self.questions.owner(client, server);
         let owner = owner.map_err(|error| format!("the kernel does not say whose it is: {error}"))?;
-        let owner = owner.ok_or("nobody has it any more")?;
+        let owner = owner.ok_or("the client has closed it")?;
         if owner.uid != self.uid {
             return Err(format!("it belongs to user {}", owner.uid));
         }
@@ -321,7 +321,7 @@ impl Callers {
     }
 }
 
-/// The time of the comparison does not show where the two differ.
+/// Compares in constant time.
 fn is_bearer(value: &[u8], bearer: &[u8]) -> bool {
     const SCHEME: &[u8] = b"bearer ";
     let value = value.trim_ascii();

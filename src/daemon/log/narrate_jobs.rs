@@ -282,7 +282,7 @@ fn dropped(job: &Subject, why: DropCause) -> LogRecord {
             "Job is not named any more in the worker's heartbeats: its reservation is left to run out; a shutdown still waits for it"
         }
         DropCause::Silent => {
-            "Job is with a worker that has said nothing for as long as it may take: its reservation is left to run out; a shutdown still waits for it"
+            "Job is with a worker that has sent nothing for as long as the job may take: its reservation is left to run out; a shutdown still waits for it"
         }
     };
     note(Level::Warn, job, None, message)

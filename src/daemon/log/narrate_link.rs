@@ -73,7 +73,7 @@ fn not_registered() -> LogRecord {
 }
 
 /// The record if the backend streams events.
-const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
+const LISTENING: &str = "event stream open: new jobs are fetched at once (worker.wake)";
 
 /// The record if the backend opens streams and announces no jobs on them.
 const TRIES_OTHER_STREAM: &str = "the backend's event streams do not tell of new jobs: polls found jobs that GET \

@@ -239,7 +239,7 @@ mod tests {
         let other = narrator.failed(beat(Failure::Unauthorized), None, FIVE_SECONDS);
         assert_eq!(other.level, Level::Error);
         let again = narrator.failed(beat(Failure::Refused), None, Duration::from_secs(61));
-        let said = "heartbeat failed: the backend refuses the request (and once more since this was last said)";
+        let said = "heartbeat failed: the backend refuses the request (1 more since the last such line)";
         assert_eq!(again.message, said);
     }
 

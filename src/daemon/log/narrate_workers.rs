@@ -51,8 +51,8 @@ const TOO_MANY_RESTARTS: &str = "more than 10 restarts of the worker in 10 minut
 const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
                          does; one that talks to the backend by itself needs OJS_MODE=gateway, or --no-agent (OJS_MODE=none)";
 
-const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker.ready_timeout: it has to take the backend's URL from OJS_URL, \
-                                 OJS_BACKEND_URL or OJS_SERVER_URL, which is ours; one that speaks our socket needs OJS_MODE=socket";
+const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker.ready_timeout: its SDK has to take the backend's URL from OJS_URL, \
+                                 OJS_BACKEND_URL or OJS_SERVER_URL, where ojs-init listens; a worker with a socket client needs OJS_MODE=socket";
 
 fn killing(held: usize) -> LogRecord {
     warn(format_args!(
@@ -73,7 +73,7 @@ fn descendants_left(left: Duration) -> LogRecord {
 
 fn recycling(reason: RecycleReason, held: usize, grace: Duration) -> LogRecord {
     info(format_args!(
-        "recycling the worker, because {reason}: it holds {}, gets no more jobs and starts again when they are done, or after {} (shutdown.grace_period)",
+        "recycling the worker, because {reason}: it holds {}, with {} to finish (shutdown.grace_period); new jobs go to the next worker once it is ready",
         jobs(held),
         seconds(grace)
     ))

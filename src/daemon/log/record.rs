@@ -331,8 +331,8 @@ impl LogRecord {
     }
 }
 
-/// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a
-/// client's name consists of.
+/// Escapes line breaks and control characters, and cuts the text: a job's id or a client's name may
+/// hold anything.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

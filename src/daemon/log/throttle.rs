@@ -34,7 +34,7 @@ impl Throttle {
         }
     }
 
-    /// Warns of it, unless that was done a moment ago.
+    /// Logs a warning, at most one in each pause.
     pub fn warn(&mut self, message: fmt::Arguments<'_>) {
         if let Some(more) = self.is_due() {
             warn!("{message}{more}");
@@ -68,8 +68,8 @@ impl Throttle {
 fn and_more(count: u64) -> String {
     match count {
         0 => String::new(),
-        1 => " (and once more since this was last said)".to_owned(),
-        count => format!(" (and {count} times more since this was last said)"),
+        1 => " (1 more since the last such line)".to_owned(),
+        count => format!(" ({count} more since the last such line)"),
     }
 }
 

@@ -78,7 +78,7 @@ impl RuntimeDir {
     pub fn rehearse(candidates: &[Candidate], allowed: &Allowed) -> Result<(), String> {
         let mut made = Vec::new();
         for candidate in candidates {
-            // Innermost first. One that is there already stays.
+            // The innermost is removed first. Directories that exist already stay.
             let both = [candidate.path.join(home_name(allowed.own())), candidate.path.clone()];
             made.extend(both.into_iter().filter(|path| path.symlink_metadata().is_err()));
         }

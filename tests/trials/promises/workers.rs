@@ -196,8 +196,8 @@ impl Judge<'_> {
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
         let is_settled = |hand: &Hand<'_>| {
             let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
-            // A recycling that cuts a job off without a cancel grace sends SIGKILL right behind SIGTERM, also where the
-            // job has just ended.
+            // A recycling that cuts a job off without a cancel grace sends SIGKILL right behind
+            // SIGTERM, also where the job has just ended.
             let is_in_time = hand.end_ms().is_some_and(|end| end + NOISE < self.granted_to(hand));
             is_over && is_in_time && !self.is_cut_off(hand)
         };

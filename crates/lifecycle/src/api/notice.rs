@@ -195,7 +195,7 @@ pub enum WorkerNotice {
     WorkerWasEnded { end: WorkerEnd, cause: EndCause },
     /// The worker left processes behind, which have this long to end.
     DescendantsLeft(Duration),
-    /// ojs-init recycles the worker, for this reason. The worker gets no more jobs.
+    /// ojs-init recycles the worker, for this reason. New jobs go to the next one.
     Recycling {
         reason: RecycleReason,
         /// Jobs that the worker has.

@@ -52,7 +52,7 @@ const ROWS: [(&str, Step, &str); 8] = [
     (
         "",
         Step::Cancel,
-        "Stop phase. Termination log; `cancel` for each job that is left; who has answered them all gets SIGTERM",
+        "Stop phase. Termination log; `cancel` for each job that is left; a worker that has answered them all gets SIGTERM",
     ),
     (
         "",
