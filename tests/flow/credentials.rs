@@ -57,7 +57,7 @@ fn replaced() {
     assert!(server.wait(PATIENCE, |server| refused(server) >= 7), "{}", init.story());
     put_right(&stage, &server, &init);
     let jobs = all_are_done(&server, 10);
-    init.logs("the backend does not accept our credentials");
+    init.logs("the backend does not accept the credentials");
     init.stops();
     delivered_once_each(&server, &jobs);
     assert!(

@@ -295,6 +295,6 @@ fn a_worker_that_never_registered_says_so_and_why() {
     );
     assert_eq!(
         text(&account, Some("status 403 forbidden")).lines().nth(2),
-        Some("never registered: the backend refuses our credentials for 3 min (status 403 forbidden)")
+        Some("never registered: the backend refuses the credentials for 3 min (status 403 forbidden)")
     );
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::text::several;
 use ojs_lifecycle::api::{Failure, Trouble};
 
-/// The behaviour of the backend: `refuses our credentials`.
+/// The behaviour of the backend: `refuses the credentials`.
 pub fn state(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "is unreachable",
         Failure::Unanswered => "does not answer",
         Failure::ServerError => "answers with server errors",
         Failure::NotFromBackend => "is hidden behind something that answers in its place",
-        Failure::Unauthorized => "refuses our credentials",
+        Failure::Unauthorized => "refuses the credentials",
         Failure::NoCredentials => "is not asked, because there is no token",
         Failure::Overloaded => "is not asked, because too many requests wait here",
         Failure::RetryLater { .. } => "declines for now",
@@ -47,7 +47,7 @@ pub fn kind(failure: Failure) -> &'static str {
     }
 }
 
-/// `the backend refuses our credentials for 3 min (status 403 forbidden); reservations lapse in 59
+/// `the backend refuses the credentials for 3 min (status 403 forbidden); reservations lapse in 59
 /// s`; `words` is the log's text for the last failure.
 pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
     let words = words.map_or(String::new(), |words| format!(" ({words})"));
@@ -108,7 +108,7 @@ mod tests {
         };
         assert_eq!(
             sentence(&trouble, Some("status 403 forbidden")),
-            "the backend refuses our credentials for 3 min (status 403 forbidden); 2 outcomes wait; reservations lapse in 59 s"
+            "the backend refuses the credentials for 3 min (status 403 forbidden); 2 outcomes wait; reservations lapse in 59 s"
         );
         let outage = Trouble {
             failure: Failure::NotSent,

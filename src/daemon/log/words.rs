@@ -73,7 +73,7 @@ pub fn reason(failure: Failure) -> &'static str {
         Failure::RetryLater { .. } => "the backend does not take it now",
         Failure::Redirected => "the backend is said to be somewhere else",
         Failure::Unauthorized => {
-            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
+            "the backend does not accept the credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
         }
         Failure::Unsupported => "the backend does not offer it; check backend.url",
         Failure::NotFromBackend => "somebody in front of the backend answers, and not the backend",

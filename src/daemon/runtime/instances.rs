@@ -88,10 +88,7 @@ impl fmt::Display for NoInstance {
                 )
             }
             Self::Several(several) => {
-                f.write_str("several instances run here:")?;
-                for (path, pid) in several {
-                    write!(f, " {} (pid {pid})", path.display())?;
-                }
+                write!(f, "several instances run here: {}", listed(several))?;
                 if let Some((_, pid)) = several.first() {
                     write!(
                         f,
@@ -101,17 +98,22 @@ impl fmt::Display for NoInstance {
                 f.write_str("; for hooks, give each container an OJS_RUNTIME_DIR of its own")
             }
             Self::OtherPids(pid, others) => {
-                write!(f, "no ojs-init with pid {pid} runs here; these run here:")?;
-                for (path, pid) in others {
-                    write!(f, " {} (pid {pid})", path.display())?;
-                }
-                Ok(())
+                write!(
+                    f,
+                    "no ojs-init with pid {pid} runs here; these run here: {}",
+                    listed(others)
+                )
             }
         }
     }
 }
 
 impl std::error::Error for NoInstance {}
+
+fn listed(instances: &[(PathBuf, Pid)]) -> String {
+    let shown = |(path, pid): &(PathBuf, Pid)| format!("{} (pid {pid})", path.display());
+    instances.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
 
 /// The one instance in these places that this user can talk to, found within `limit`. Each
 /// candidate may also be the directory of one user's instances, or of an instance itself.

@@ -183,7 +183,7 @@ impl WorkerSocket {
     /// Warns that a connection is closed for this reason, unless that was done a moment ago.
     pub fn say_why(&mut self, id: HolderId, why: &'static str) {
         let throttle = self.closed.entry(why).or_default();
-        throttle.warn(format_args!("connection {id}: closed by us: {why}"));
+        throttle.warn(format_args!("connection {id}: closed by ojs-init: {why}"));
     }
 
     /// Closes a connection.

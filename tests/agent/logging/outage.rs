@@ -68,7 +68,7 @@ fn a_backend_that_refuses_the_token_is_an_error_once_a_minute() {
         .worker("link = Link(); link.ready(1); link.work()")
         .with("OJS_HEARTBEAT_INTERVAL", "100ms")
         .start();
-    init.logs("error: registration failed: the backend does not accept our credentials");
+    init.logs("error: registration failed: the backend does not accept the credentials");
     assert!(wait_until(PATIENCE, || stage.count(Endpoint::Register) >= 5));
     assert_eq!(complaints(&init).len(), 1, "{}", init.log());
     init.stops();

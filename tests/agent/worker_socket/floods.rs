@@ -171,7 +171,7 @@ link.work()"#
     stage.wait_for_outcomes();
     let open = proc::descriptors(init.pid).len();
     assert!(open < 256, "{open} descriptors");
-    assert!(!init.log().contains("closed by us"), "{}", init.log());
+    assert!(!init.log().contains("closed by ojs-init"), "{}", init.log());
     init.stops();
 }
 
@@ -218,8 +218,10 @@ note('over')
 rest()";
     let mut init = stage.worker(script).start();
     init.notes_line("over");
-    init.logs("closed by us: three malformed frames in a row");
+    init.logs("closed by ojs-init: three malformed frames in a row");
     let log = init.log();
-    let told = log.matches("closed by us: three malformed frames in a row").count();
+    let told = log
+        .matches("closed by ojs-init: three malformed frames in a row")
+        .count();
     assert!((1..=10).contains(&told), "{told} times: {log}");
 }

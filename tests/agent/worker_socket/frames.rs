@@ -66,7 +66,7 @@ rest()";
     stage.enqueue([1]);
     let mut init = stage.worker(script).start();
     init.notes_line("over");
-    init.logs("closed by us: three malformed frames in a row");
+    init.logs("closed by ojs-init: three malformed frames in a row");
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     let notes = init.notes();
     assert_eq!(

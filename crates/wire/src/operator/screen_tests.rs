@@ -165,7 +165,7 @@ fn refused() -> StatusReply {
     report.backend.heartbeat_age_ms = None;
     report.backend.trouble = Some(TroubleReport {
         kind: "unauthorized".to_owned(),
-        state: "refuses our credentials".to_owned(),
+        state: "refuses the credentials".to_owned(),
         error: Some("status 403 forbidden: token expired".to_owned()),
         lasted_ms: 190_000,
         ..TroubleReport::default()

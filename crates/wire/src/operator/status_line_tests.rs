@@ -169,7 +169,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""processes":3,"memory_bytes":50000000,"cpu_ms":12340},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2,"trouble":{"kind":"unauthorized","#,
-        r#""state":"refuses our credentials","error":"secret-words","lasted_ms":180000,"waiting_outcomes":1,"#,
+        r#""state":"refuses the credentials","error":"secret-words","lasted_ms":180000,"waiting_outcomes":1,"#,
         r#""lapses_ms":59000}},"timers":8,"log_records_dropped":12}"#,
         "\n"
     );
@@ -240,7 +240,7 @@ fn a_health_answer_says_why_not() {
     assert!(!read.healthy);
     assert_eq!(read.reasons.len(), 2);
     assert!(
-        read.reasons[1].message.ends_with("yet: the backend refuses our credentials for 3 min (secret-words); 1 outcome waits; reservations lapse in 59 s"),
+        read.reasons[1].message.ends_with("yet: the backend refuses the credentials for 3 min (secret-words); 1 outcome waits; reservations lapse in 59 s"),
         "{read:?}"
     );
     let good = Health {
@@ -344,7 +344,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
             "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,
             "streams": 2,
             "trouble": {
-                "kind": "unauthorized", "state": "refuses our credentials", "lasted_ms": 180_000, "waiting_outcomes": 1,
+                "kind": "unauthorized", "state": "refuses the credentials", "lasted_ms": 180_000, "waiting_outcomes": 1,
                 "lapses_ms": 59_000,
             },
         },
