@@ -198,6 +198,13 @@ sections! {
     }
 }
 
+impl Backend {
+    /// Whether connections to the backend are encrypted.
+    pub fn is_https(&self) -> bool {
+        self.url.as_ref().is_some_and(BackendUrl::is_https)
+    }
+}
+
 impl Config {
     /// True if there is nothing to run without COMMAND.
     pub fn needs_command(&self) -> bool {

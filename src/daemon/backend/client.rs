@@ -26,7 +26,7 @@ use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
 use crate::daemon::backend::reach::{Reach, Upstream, Way};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::backend::tunnels::Tunnels;
-use crate::daemon::tokens::{BACKEND_SLOTS, TokenOwner};
+use crate::daemon::tokens::{BACKEND_SLOTS, TUNNEL_SLOTS, TokenOwner};
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
 use ojs_lifecycle::timers::Timers;
@@ -136,10 +136,10 @@ impl Backend {
         let now = Moment::new(clock::monotonic());
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
-            writer: RequestWriter::new(&settings, &place),
-            tunnels: Tunnels::new(own_lines(&settings, &place)),
+            writer: RequestWriter::new(&settings.backend, &place),
+            tunnels: Tunnels::new(own_lines(&settings.backend, &place), TUNNEL_SLOTS, TokenOwner::Tunnel),
             upstream: Upstream::new(&settings.backend, &place, &wake, now)?,
-            outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
+            outcomes: Outcomes::new(settings),
             lanes: Lanes::new(concurrency),
             pending: BTreeMap::new(),
             reach: Reach::new(BACKEND_SLOTS, TokenOwner::Backend),

@@ -96,8 +96,8 @@ impl Fault {
 
     /// Why there is no answer, for a person. `is_new`: the connection had served no other request.
     /// Names the proxy, if there is one.
-    pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
-        let text = self.words(backend, is_https, is_new);
+    pub(in crate::daemon) fn reason(&self, backend: &Backend, is_new: bool) -> String {
+        let text = self.words(backend, is_new);
         let Some(proxy) = &backend.proxy else { return text };
         let place = proxy.place();
         match self {
@@ -125,7 +125,8 @@ impl Fault {
         }
     }
 
-    fn words(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
+    fn words(&self, backend: &Backend, is_new: bool) -> String {
+        let is_https = backend.is_https();
         let text = match self {
             Self::NoHost => "there is no host of this name",
             Self::NoAddress => "its name has no address: the name server has neither an A nor an AAAA record for it",
@@ -268,20 +269,20 @@ mod tests {
             (Fault::LongHead, "too long"),
             (Fault::NotHttp, "does not speak HTTP; check the scheme"),
         ];
-        let backend = crate::config::load(
-            &Default::default(),
-            &crate::config::Environment::from_entries([b"OJS_URL=http://b".as_slice()].into_iter()),
-        );
-        let backend = backend.unwrap().backend;
+        let backend = |url: &[u8]| {
+            let environment = crate::config::Environment::from_entries([url].into_iter());
+            crate::config::load(&Default::default(), &environment).unwrap().backend
+        };
+        let (plain, encrypted) = (backend(b"OJS_URL=http://b"), backend(b"OJS_URL=https://b"));
         for (fault, words) in cases {
-            let text = fault.reason(&backend, false, true);
+            let text = fault.reason(&plain, true);
             assert!(
                 text.contains(words) && !text.contains("os error") && !text.contains("io:"),
                 "{text}"
             );
         }
-        for (is_https, is_new) in [(true, true), (false, false)] {
-            assert!(!eof().reason(&backend, is_https, is_new).contains("scheme"));
+        for (backend, is_new) in [(&encrypted, true), (&plain, false)] {
+            assert!(!eof().reason(backend, is_new).contains("scheme"));
         }
     }
 

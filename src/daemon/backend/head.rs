@@ -5,9 +5,8 @@ use std::io::Write;
 
 use uuid::{Builder, Uuid};
 
-use crate::config::{Backend, BackendUrl, Header, Proxy, Secret};
+use crate::config::{Backend, Header, Proxy, Secret};
 use crate::daemon::backend::route;
-use crate::daemon::backend::settings::BackendSettings;
 use ojs_os::clock;
 use ojs_wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
 use ojs_wire::http::tunnel::OwnLines;
@@ -29,9 +28,8 @@ pub(in crate::daemon) struct UrlParts {
 }
 
 /// The lines that ojs-init adds to a request that passes through.
-pub(in crate::daemon) fn own_lines(settings: &BackendSettings, place: &UrlParts) -> OwnLines {
-    let backend = &settings.backend;
-    let has_token = has_token(settings);
+pub(in crate::daemon) fn own_lines(backend: &Backend, place: &UrlParts) -> OwnLines {
+    let has_token = has_token(backend);
     let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
     let headers = backend.headers.iter().filter(is_ours);
     let headers = headers.map(|header| (header.name.clone(), header.value.clone()));
@@ -44,8 +42,7 @@ pub(in crate::daemon) fn own_lines(settings: &BackendSettings, place: &UrlParts)
 
 /// The proxy that gets each request as a whole, because the backend's URL is http.
 fn plain_proxy(backend: &Backend) -> Option<&Proxy> {
-    let is_https = backend.url.as_ref().is_some_and(BackendUrl::is_https);
-    backend.proxy.as_ref().filter(|_| !is_https)
+    backend.proxy.as_ref().filter(|_| !backend.is_https())
 }
 
 /// The credentials for a plain proxy, which does not pass them on.
@@ -54,8 +51,8 @@ fn proxy_line(backend: &Backend) -> Option<(String, String)> {
     Some(("Proxy-Authorization".to_owned(), credentials))
 }
 
-fn has_token(settings: &BackendSettings) -> bool {
-    settings.backend.auth_token.is_some() || settings.backend.auth_token_file.is_some()
+fn has_token(backend: &Backend) -> bool {
+    backend.auth_token.is_some() || backend.auth_token_file.is_some()
 }
 
 impl UrlParts {
@@ -104,9 +101,8 @@ pub(in crate::daemon) struct RequestWriter {
 impl RequestWriter {
     /// The headers of the user replace those of ojs-init, except for the token and the request's
     /// id.
-    pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
-        let backend = &settings.backend;
-        let has_token = has_token(settings);
+    pub(in crate::daemon) fn new(backend: &Backend, place: &UrlParts) -> Self {
+        let has_token = has_token(backend);
         let mut common = String::new();
         let mut line = |name: &str, value: &str| {
             for piece in [name, ": ", value, "\r\n"] {

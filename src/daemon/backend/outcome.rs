@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::config::BackendUrl;
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
@@ -76,18 +77,14 @@ impl OutcomeReply {
 #[derive(Debug)]
 pub(in crate::daemon) struct Outcomes {
     settings: BackendSettings,
-    base: String,
-    is_https: bool,
     complaints: Throttle,
 }
 
 impl Outcomes {
     /// Of this backend.
-    pub(in crate::daemon) fn new(settings: BackendSettings, base: String, is_https: bool) -> Self {
+    pub(in crate::daemon) fn new(settings: BackendSettings) -> Self {
         Self {
             settings,
-            base,
-            is_https,
             complaints: Throttle::default(),
         }
     }
@@ -135,7 +132,8 @@ impl Outcomes {
             None => self.debug(call, &format_args!("status {status}")),
         }
         if let Some(oddity) = oddity {
-            self.complaints.warn(format_args!("backend {}: {oddity}", self.base));
+            let url = self.settings.backend.url.as_ref().map_or("", BackendUrl::as_str);
+            self.complaints.warn(format_args!("backend {url}: {oddity}"));
         }
         let status = Some(status);
         let outcome = OutcomeReply::of(call, &received);
@@ -146,7 +144,7 @@ impl Outcomes {
     /// The words of a proxy that gets the whole request, instead of the backend's.
     fn said_by_proxy(&self, received: &Received) -> Option<String> {
         let backend = &self.settings.backend;
-        let proxy = backend.proxy.as_ref().filter(|_| !self.is_https)?;
+        let proxy = backend.proxy.as_ref().filter(|_| !backend.is_https())?;
         let status = received.head.status;
         let may_be_of_proxy = matches!(status, 403 | 407 | 502..=504) && !request::is_of_ojs(&received.body);
         may_be_of_proxy.then(|| {
@@ -178,7 +176,7 @@ impl Outcomes {
 
     /// Why there is no answer, for a person.
     pub(in crate::daemon) fn reason(&self, fault: &Fault, is_new: bool) -> String {
-        fault.reason(&self.settings.backend, self.is_https, is_new)
+        fault.reason(&self.settings.backend, is_new)
     }
 
     /// The meaning of a missing token. The reason is already in the log.
@@ -197,7 +195,7 @@ impl Outcomes {
     /// The advice about such an answer, for a person.
     fn advice(&self, reply: &Reply, received: &Received) -> String {
         let setting = &self.settings.url_setting;
-        if !self.is_https && wants_tls(received.head.status, &received.body) {
+        if !self.settings.backend.is_https() && wants_tls(received.head.status, &received.body) {
             return format!("; what listens there wants TLS: write https in {setting}");
         }
         match reply.failed() {

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{ALL_VERSIONS, ClientConfig, InconsistentKeys, RootCertStore};
 
-use crate::config::{Backend, BackendUrl};
+use crate::config::Backend;
 use crate::daemon::backend::small_file;
 use crate::daemon::backend::trust::Trust;
 
@@ -40,7 +40,7 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
         (Some(cert_file), Some(key_file)) => Some(own_certificate(cert_file, key_file, &provider)?),
         (Some(_) | None, Some(_) | None) => None,
     };
-    if !backend.url.as_ref().is_some_and(BackendUrl::is_https) {
+    if !backend.is_https() {
         return Ok(None);
     }
     let unusual = |error: &dyn fmt::Display| format!("TLS cannot be set up: {error}");

@@ -101,6 +101,9 @@ pub(in crate::daemon) enum TunnelSilence {
 /// A tunnel.
 pub(in crate::daemon) struct Tunnel {
     request: TunnelRequest,
+    /// The body of a request that the server may get twice; empty: the client sends it, or there is
+    /// none.
+    whole: Vec<u8>,
     /// How far it is.
     pub(in crate::daemon) stage: TunnelStage,
     /// The tunnel waits for its turn.
@@ -134,11 +137,11 @@ pub(in crate::daemon) struct Tunnel {
 }
 
 impl Tunnel {
-    /// A tunnel for this request, without any byte of the body yet.
-    pub(in crate::daemon) fn new(request: TunnelRequest, stage: TunnelStage, now: Moment) -> Self {
+    /// A tunnel for this request, with all of its body or without any byte of it yet.
+    pub(in crate::daemon) fn new(request: TunnelRequest, whole: Vec<u8>, stage: TunnelStage, now: Moment) -> Self {
         let left = match request.body {
-            TunnelBody::Length(length) => length,
-            TunnelBody::None | TunnelBody::Chunked => 0,
+            TunnelBody::Length(length) if whole.is_empty() => length,
+            TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => 0,
         };
         Self {
             stage,
@@ -161,12 +164,13 @@ impl Tunnel {
             taken: 0,
             broken: None,
             request,
+            whole,
         }
     }
 
     /// Whether the backend may get it twice.
     pub(in crate::daemon) fn may_come_twice(&self) -> bool {
-        self.request.may_come_twice()
+        self.request.may_come_twice() || !self.whole.is_empty()
     }
 
     /// True if the method of its request changes nothing.
@@ -240,6 +244,7 @@ impl Tunnel {
         self.answer = None;
         if !std::mem::replace(&mut self.has_head, true) {
             let mut bytes = self.request.head(own, bearer);
+            bytes.extend_from_slice(&self.whole);
             bytes.append(&mut self.outgoing);
             self.outgoing = bytes;
         }

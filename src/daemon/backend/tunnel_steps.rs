@@ -89,12 +89,12 @@ impl Tunnels {
             has_served = connection.is_some_and(|connection| connection.has_served);
             self.reach.reset(slot);
         }
-        let text = turn.outcomes.reason(fault, !has_served);
+        let text = (turn.reason)(fault, turn.server, !has_served);
         if has_served && tunnel.begin_again(fault) {
-            log::debug!("backend: the kept connection of a request that passes through was closed: {text}");
+            log::debug!("a kept connection was closed, so a request that passes through gets a fresh one: {text}");
             return self.enqueue(id);
         }
-        let is_refused = !has_served && fault.is_refusal(&turn.outcomes.settings().backend);
+        let is_refused = !has_served && fault.is_refusal(turn.server);
         let mut kind = tunnel.failure_kind(fault);
         if kind == TunnelFailureKind::Unanswered && is_refused {
             kind = TunnelFailureKind::NotSent;
@@ -143,7 +143,8 @@ impl Backend {
     pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
         self.tunnels.turn(&mut TunnelTurn {
             way: turn.way(&mut self.upstream),
-            outcomes: &self.outcomes,
+            server: &self.outcomes.settings().backend,
+            reason: Fault::reason,
         });
         // A kept connection that ends is compared only with those of ojs-init's own requests.
         self.upstream.signs.retain(|sign| matches!(sign, Sign::Refused(_)));

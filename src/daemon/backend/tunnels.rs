@@ -1,6 +1,6 @@
 //! Requests of the gateway's clients that pass through ojs-init to the backend. Tunnels have their
 //! own bounds, slots and kept connections, so no heartbeat, report or FETCH of ojs-init ever waits
-//! for one.
+//! for one. The spans on their way to a collector have tunnels of their own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use mio::event::Event;
 
+use crate::config::Backend;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Wanted;
-use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::reach::{Reach, Reached, Way};
 use crate::daemon::backend::tunnel::{
     Tunnel, TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelSilence, TunnelStage,
 };
-use crate::daemon::tokens::{TUNNEL_SLOTS, TokenOwner};
+use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::{Lane, Moment};
 use ojs_lifecycle::timers::Timers;
 use ojs_wire::http::tunnel::{OwnLines, TunnelRequest};
@@ -70,12 +70,14 @@ pub(in crate::daemon::backend) enum TunnelTimer {
     Abandoned(TunnelId),
 }
 
-/// The parts that tunnels share with ojs-init's own requests, in a turn.
+/// The server at the end of the tunnels, in a turn.
 pub(in crate::daemon) struct TunnelTurn<'a> {
     /// The parts that a connection needs.
     pub(in crate::daemon) way: Way<'a>,
-    /// The configuration, and words for faults.
-    pub(in crate::daemon) outcomes: &'a Outcomes,
+    /// The configuration of the server.
+    pub(in crate::daemon) server: &'a Backend,
+    /// The words for a fault, as [`Fault::reason`].
+    pub(in crate::daemon) reason: fn(&Fault, &Backend, bool) -> String,
 }
 
 /// All of them.
@@ -104,8 +106,9 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// Tunnels to a backend that receives these lines about ojs-init.
-    pub(in crate::daemon) fn new(own: OwnLines) -> Self {
+    /// Tunnels to a server that receives these lines about ojs-init. They have at most so many
+    /// connections. `owner` returns the token by which the kernel reports a slot.
+    pub(in crate::daemon) fn new(own: OwnLines, slots: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
             own,
             tunnels: BTreeMap::new(),
@@ -114,7 +117,7 @@ impl Tunnels {
             streams: 0,
             abandoned: BTreeSet::new(),
             waiting: VecDeque::new(),
-            reach: Reach::new(TUNNEL_SLOTS, TokenOwner::Tunnel),
+            reach: Reach::new(slots, owner),
             ready: VecDeque::new(),
             stirred: Vec::new(),
             waiting_for_thread: BTreeSet::new(),
@@ -127,6 +130,12 @@ impl Tunnels {
     /// ended. `id` belongs to no other tunnel. [`Tunnels::next_news`] returns all its news, the
     /// last one being done or failed. If [`Tunnels::took`] has reported the end, neither follows.
     pub fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
+        self.open_whole(id, request, Vec::new(), now);
+    }
+
+    /// Queues a request like [`Tunnels::open`]. A `body` is all of its body, and the server may get
+    /// the request twice.
+    pub(in crate::daemon) fn open_whole(&mut self, id: TunnelId, request: TunnelRequest, body: Vec<u8>, now: Moment) {
         let changes_nothing = request.changes_nothing();
         if !self.has_place(changes_nothing)
             && self.may_follow_abandoned(changes_nothing)
@@ -144,7 +153,8 @@ impl Tunnels {
         } else {
             return self.news.push_back((id, TunnelNews::Failed(overloaded())));
         };
-        self.tunnels.insert(id, Box::new(Tunnel::new(request, stage, now)));
+        self.tunnels
+            .insert(id, Box::new(Tunnel::new(request, body, stage, now)));
         self.enqueue(id);
     }
 
@@ -427,7 +437,7 @@ impl Tunnels {
             self.deadlines.arm(TunnelTimer::Step(id), until);
         }
         if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
-            let limit = turn.outcomes.settings().backend.connect_timeout;
+            let limit = turn.server.connect_timeout;
             self.deadlines.arm(TunnelTimer::Connect(id), turn.way.now.after(limit));
         }
     }

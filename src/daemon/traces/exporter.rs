@@ -8,9 +8,8 @@ use log::{debug, info, warn};
 use mio::{Registry, Waker};
 
 use crate::config::Config;
-use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::traces::sender::Sender;
+use crate::daemon::traces::sender::{CollectorAnswer, Sender};
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Effect, Moment, Reply};
 use ojs_lifecycle::view::spans::WallClock;
@@ -165,7 +164,7 @@ impl Exporter {
         }
         if self.give_up.is_some_and(|give_up| give_up <= now) {
             self.sender.give_up();
-            self.ended(Err(Fault::NoAnswerInTime), now);
+            self.ended(Err(self.sender.reason(&Fault::NoAnswerInTime)), now);
         }
         if self.give_up.is_none() {
             self.begin(now);
@@ -203,34 +202,34 @@ impl Exporter {
         }
         if let Some(batch) = &mut self.batch {
             batch.tries += 1;
-            self.sender.send(batch.body.as_bytes());
+            self.sender.send(batch.body.as_bytes(), now);
             self.give_up = Some(now.after(TRY_LIMIT));
         }
     }
 
     /// A try has ended.
-    fn ended(&mut self, result: Result<Received, Fault>, now: Moment) {
+    fn ended(&mut self, result: Result<CollectorAnswer, String>, now: Moment) {
         self.give_up = None;
         match result {
-            Ok(received) if (200..300).contains(&received.head.status) => self.arrived(&received),
-            Ok(received) => {
-                let status = received.head.status;
+            Ok((head, body)) if (200..300).contains(&head.status) => self.arrived(&body),
+            Ok((head, _)) => {
+                let status = head.status;
                 let may_come_again = matches!(status, 429 | 502..=504);
-                let wish = received.head.retry_after.as_deref();
+                let wish = head
+                    .headers
+                    .value("Retry-After")
+                    .and_then(|wish| str::from_utf8(wish).ok());
                 let wish = wish.and_then(|wish| traces::retry_after(wish, clock::since_1970()));
                 let why = format!("it answers with status {status}");
                 self.failed(&why, may_come_again, wish, now);
             }
-            Err(fault) => {
-                let why = self.sender.reason(&fault);
-                self.failed(&why, true, None, now);
-            }
+            Err(why) => self.failed(&why, true, None, now),
         }
     }
 
-    fn arrived(&mut self, received: &Received) {
+    fn arrived(&mut self, answer: &[u8]) {
         let spans = self.batch.take().map_or(0, |batch| batch.spans);
-        let rejected = traces::rejected(&received.body).min(spans);
+        let rejected = traces::rejected(answer).min(spans);
         self.counts.sent += spans - rejected;
         self.counts.dropped += rejected;
         self.pause_until = None;

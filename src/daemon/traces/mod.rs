@@ -8,7 +8,7 @@
 //! | question | file |
 //! |---|---|
 //! | when is a batch sent, again, or dropped? | `exporter` |
-//! | how does it reach the collector? | `sender`, with the transport of `daemon::backend` |
+//! | how does it reach the collector? | `sender`, through a tunnel of `daemon::backend` |
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle`, `daemon::tokens`, `daemon::log` and
 //! `daemon::backend`; it does not know the loop. Start with `exporter`.

@@ -1,56 +1,47 @@
-//! One request at a time to the collector, on the transport of the backend.
+//! One request at a time to the collector, through a tunnel of its own.
+
+use std::time::Duration;
 
 use mio::Registry;
 use mio::event::Event;
 
 use crate::config::{self, BackendUrl, Config};
-use crate::daemon::backend::answer::{AnswerReader, Received};
-use crate::daemon::backend::connection::ConnectionPhase;
-use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::UrlParts;
-use crate::daemon::backend::kept::{Used, Wanted};
+use crate::daemon::backend::head::{UrlParts, own_lines};
 use crate::daemon::backend::lookup::LoopWake;
-use crate::daemon::backend::reach::{Reach, Reached, Upstream, Way};
+use crate::daemon::backend::reach::{Upstream, Way};
 use crate::daemon::backend::tls_words;
+use crate::daemon::backend::tunnel::{TunnelId, TunnelNews};
+use crate::daemon::backend::tunnels::{TunnelTurn, Tunnels};
 use crate::daemon::tokens::{COLLECTOR_SLOTS, TokenOwner};
-use ojs_lifecycle::api::ids::CallId;
-use ojs_lifecycle::api::{Lane, Moment};
-use ojs_wire::backend::spare::Spare;
+use ojs_lifecycle::api::Moment;
+use ojs_wire::http::header_lines::HeaderLines;
+use ojs_wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
 
 /// Most bytes of an answer that are read: it has the number of rejected spans and a message.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
 
 /// The only request.
-const REQUEST: CallId = CallId(0);
+const REQUEST: TunnelId = TunnelId(0);
 
-/// How far the request is.
-enum Stage {
-    /// There is none.
-    Idle,
-    /// The request is on its way to a connection; its next step is due at this time at the latest.
-    Reaching(Option<Moment>),
-    Exchanging(Box<Exchange>),
-}
+/// The header lines of each request, unless `otel.headers` has a line of this name.
+const HEADERS: [(&str, &[u8]); 3] = [
+    ("User-Agent", concat!("ojs-init/", env!("CARGO_PKG_VERSION")).as_bytes()),
+    ("Accept", b"application/json"),
+    ("Content-Type", b"application/json"),
+];
+
+/// The collector's answer: its head, and its body up to [`MOST_ANSWER_BYTES`].
+pub(super) type CollectorAnswer = (TunnelHead, Vec<u8>);
 
 /// The connection to the collector.
 pub(in crate::daemon) struct Sender {
     /// The collector, in the terms of the transport.
     peer: config::Backend,
-    is_https: bool,
-    /// The request up to its length.
-    head: String,
-    reach: Reach<CallId>,
+    tunnels: Tunnels,
     upstream: Upstream,
-    stage: Stage,
-    /// The whole request, while it may have to be sent on another connection.
-    request: Vec<u8>,
-    /// A kept connection was closed under it: it gets a fresh one.
-    is_second: bool,
-    /// The request may take its next step at once.
-    is_ready: bool,
-    /// Kept connections with an event of the kernel.
-    stirred: Vec<usize>,
+    /// The received part of the answer.
+    answer: Option<CollectorAnswer>,
 }
 
 impl Sender {
@@ -68,239 +59,199 @@ impl Sender {
             ca_file: None,
             cert_file: None,
             key_file: None,
+            // The exporter gives up sooner.
+            connect_timeout: Duration::MAX,
             ..config.backend.clone()
         };
         let place = UrlParts::of(url.as_str());
+        let mut own = own_lines(&peer, &place);
+        if own.prefix.is_empty() {
+            own.prefix.push('/');
+        }
         Ok(Self {
             upstream: Upstream::new(&peer, &place, &wake, now)?,
-            head: head(&peer, &place),
-            is_https: url.is_https(),
-            reach: Reach::new(COLLECTOR_SLOTS, TokenOwner::Collector),
-            stage: Stage::Idle,
-            request: Vec::new(),
-            is_second: false,
-            is_ready: false,
-            stirred: Vec::new(),
+            tunnels: Tunnels::new(own, COLLECTOR_SLOTS, TokenOwner::Collector),
+            answer: None,
             peer,
         })
     }
 
     /// Begins a request with this body, in the next turn.
-    pub(super) fn send(&mut self, body: &[u8]) {
-        self.request = format!("{}{}\r\n\r\n", self.head, body.len()).into_bytes();
-        self.request.extend_from_slice(body);
-        self.stage = Stage::Reaching(None);
-        self.is_second = false;
-        self.is_ready = true;
+    pub(super) fn send(&mut self, body: &[u8], now: Moment) {
+        let request = TunnelRequest {
+            method: "POST".to_owned(),
+            target: String::new(),
+            headers: HeaderLines::of(HEADERS.into_iter()),
+            body: TunnelBody::Length(body.len() as u64),
+        };
+        self.tunnels.open_whole(REQUEST, request, body.to_owned(), now);
     }
 
     /// Ends the request without its answer.
     pub(super) fn give_up(&mut self) {
-        self.reach.give_up(REQUEST);
-        if let Stage::Exchanging(exchange) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            self.reach.reset(exchange.slot);
-        }
-        self.request = Vec::new();
+        self.tunnels.close(REQUEST);
+        self.answer = None;
     }
 
     /// The kernel reported an event on the connection in this slot.
     pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
-        let Some(connection) = self.reach.slots.get(slot) else {
-            return;
-        };
-        connection.is_ready(event);
-        if connection.owner.is_some() {
-            self.is_ready = true;
-        } else {
-            self.stirred.push(slot);
-        }
+        self.tunnels.is_ready(slot, event);
     }
 
     /// True if another turn has work at once.
     pub(in crate::daemon) fn has_more(&self) -> bool {
-        self.is_ready || !self.stirred.is_empty()
+        self.tunnels.has_more()
     }
 
     /// When the request has its next step without an event.
     pub(super) fn next_deadline(&self) -> Option<Moment> {
-        match self.stage {
-            Stage::Reaching(due) => due,
-            Stage::Idle | Stage::Exchanging(_) => None,
-        }
+        self.tunnels.next_deadline()
     }
 
     /// Advances the request. Returns its answer, or why there is none.
-    pub(super) fn turn(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
+    pub(super) fn turn(&mut self, registry: &Registry, now: Moment) -> Option<Result<CollectorAnswer, String>> {
         // A collector that leaves matters to the next request only.
         self.upstream.signs.clear();
-        let has_names = self.upstream.names.take(now);
+        if self.upstream.names.take(now) {
+            self.tunnels.thread_has_news();
+        }
         let upstream = &mut self.upstream;
-        let mut way = Way {
-            registry,
-            now,
-            upstream,
-        };
-        for slot in std::mem::take(&mut self.stirred) {
-            self.reach.look_at_kept(slot, &mut way);
-        }
-        self.reach.close_outdated(now);
-        let is_due = matches!(self.stage, Stage::Reaching(Some(due)) if due <= now);
-        if !(std::mem::take(&mut self.is_ready) || has_names || is_due) {
-            return None;
-        }
-        match self.stage {
-            Stage::Idle => None,
-            Stage::Reaching(_) => self.advance(registry, now),
-            Stage::Exchanging(_) => self.exchange(registry, now),
-        }
-    }
-
-    /// Why there is no answer, for a person.
-    pub(super) fn reason(&self, fault: &Fault) -> String {
-        // The transport knows no other peer than the backend.
-        if let Fault::Tls(error) = fault {
-            tls_words::of_collector(error, &self.peer)
-        } else {
-            tls_words::named_collector(&fault.reason(&self.peer, self.is_https, true))
-        }
-    }
-
-    fn advance(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
-        let wanted = Wanted {
-            lane: Lane::Side,
-            may_come_twice: true,
-            takes_kept: !self.is_second,
-            used_since: None,
-        };
-        let upstream = &mut self.upstream;
-        let mut way = Way {
-            registry,
-            now,
-            upstream,
-        };
-        let due = match self.reach.advance(REQUEST, wanted, &mut way, &mut || false) {
-            Reached::Open(slot) => {
-                let answer = AnswerReader::new(MOST_ANSWER_BYTES);
-                let exchange = Exchange::new(slot, self.request.clone(), answer);
-                self.stage = Stage::Exchanging(Box::new(exchange));
-                return self.exchange(registry, now);
-            }
-            Reached::Token(until) | Reached::Address(until) => until,
-            Reached::Dialing { next_at, is_paused } => {
-                self.is_ready = is_paused;
-                next_at
-            }
-            Reached::NoToken => return self.end(Err(Fault::Internal)),
-            Reached::Failed(fault) => return self.end(Err(fault)),
-        };
-        self.stage = Stage::Reaching(due);
-        None
-    }
-
-    fn exchange(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
-        let Stage::Exchanging(exchange) = &mut self.stage else {
-            return None;
-        };
-        let Some(connection) = self.reach.slots.get(exchange.slot) else {
-            return self.end(Err(Fault::Internal));
-        };
-        if connection.phase != ConnectionPhase::Open {
-            return None;
-        }
-        let has_served = connection.has_served;
-        match exchange.step(connection, &mut self.upstream.buffers, &mut Spare::default()) {
-            ExchangeStep::Waits => None,
-            ExchangeStep::Paused => {
-                self.is_ready = true;
-                None
-            }
-            ExchangeStep::Over(None) => self.finish(registry, now),
-            ExchangeStep::Over(Some(fault)) => {
-                self.reach.reset(exchange.slot);
-                if fault.is_hang_up() && has_served && !self.is_second {
-                    self.is_second = true;
-                    self.stage = Stage::Reaching(None);
-                    self.is_ready = true;
-                    return None;
-                }
-                self.end(Err(fault))
-            }
-        }
-    }
-
-    /// The answer is there: the connection is kept for the next request.
-    fn finish(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
-        let Stage::Exchanging(exchange) = std::mem::replace(&mut self.stage, Stage::Idle) else {
-            return None;
-        };
-        let slot = exchange.slot;
-        let Some(received) = exchange.received() else {
-            self.reach.slots.close(slot);
-            return self.end(Err(Fault::Internal));
-        };
-        let used = Used {
-            since: now,
-            keep_alive: received.head.keep_alive,
-            lane: Lane::Side,
-        };
-        let leaves_open = received.leaves_connection_open;
-        let upstream = &mut self.upstream;
-        self.reach.keep(
-            slot,
-            used,
-            leaves_open,
-            &mut Way {
+        self.tunnels.turn(&mut TunnelTurn {
+            way: Way {
                 registry,
                 now,
                 upstream,
             },
-        );
-        self.end(Ok(received))
+            server: &self.peer,
+            reason,
+        });
+        while let Some((_, news)) = self.tunnels.next_news() {
+            let is_over = match news {
+                TunnelNews::Head(head) => {
+                    self.answer = Some((head, Vec::new()));
+                    false
+                }
+                TunnelNews::HasBytes => self.read(),
+                TunnelNews::HasRoom => false,
+                TunnelNews::Done => true,
+                // The status counts, even if the rest of the answer is missing.
+                TunnelNews::Failed(failure) => return Some(self.answer.take().ok_or(failure.text)),
+            };
+            if is_over {
+                return self.answer.take().map(Ok);
+            }
+        }
+        None
     }
 
-    fn end(&mut self, result: Result<Received, Fault>) -> Option<Result<Received, Fault>> {
-        self.give_up();
-        Some(result)
+    /// Takes the received bytes of the answer. Returns true if there is nothing more to read.
+    fn read(&mut self) -> bool {
+        let Some((_, body)) = &mut self.answer else {
+            return false;
+        };
+        let bytes = self.tunnels.body(REQUEST);
+        let count = bytes.len();
+        body.extend_from_slice(bytes);
+        if body.len() >= MOST_ANSWER_BYTES {
+            self.tunnels.close(REQUEST);
+            return true;
+        }
+        self.tunnels.took(REQUEST, count)
+    }
+
+    /// Why there is no answer, for a person.
+    pub(super) fn reason(&self, fault: &Fault) -> String {
+        reason(fault, &self.peer, true)
     }
 }
 
-/// The head of each request up to its length.
-fn head(peer: &config::Backend, place: &UrlParts) -> String {
-    let path = if place.prefix.is_empty() { "/" } else { &place.prefix };
-    let mut head = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n", place.authority);
-    let names_agent = peer
-        .headers
-        .iter()
-        .any(|header| header.name.eq_ignore_ascii_case("User-Agent"));
-    if !names_agent {
-        head.push_str(concat!("User-Agent: ojs-init/", env!("CARGO_PKG_VERSION"), "\r\n"));
+/// The words for a fault. The transport knows no other peer than the backend.
+fn reason(fault: &Fault, peer: &config::Backend, is_new: bool) -> String {
+    if let Fault::Tls(error) = fault {
+        tls_words::of_collector(error, peer)
+    } else {
+        tls_words::named_collector(&fault.reason(peer, is_new))
     }
-    for header in &peer.headers {
-        head.push_str(&format!("{}: {}\r\n", header.name, header.value));
-    }
-    head.push_str("Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: ");
-    head
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
-    use std::io;
+    use std::io::{self, Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
+    use std::thread;
 
+    use mio::{Events, Poll};
+    use ojs_os::clock;
     use rustls::{AlertDescription, CertificateError, Error};
 
     use super::*;
     use crate::config::{Environment, Flags, load};
 
+    /// A sender to this collector.
+    fn sender_to(url: &str) -> Sender {
+        let variables = [
+            "OJS_URL=https://b".to_owned(),
+            format!("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={url}"),
+        ];
+        let environment = Environment::from_entries(variables.iter().map(String::as_bytes));
+        let config = load(&Flags::default(), &environment).unwrap();
+        let url = config.otel.endpoint.clone().unwrap();
+        Sender::new(&config, &url, Arc::new(|| {}), Moment::new(Default::default())).unwrap()
+    }
+
+    #[test]
+    fn a_batch_that_a_kept_connection_loses_goes_out_again_whole_on_a_fresh_one() {
+        static BODY: [u8; 300_000] = [b'x'; 300_000];
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let collector = thread::spawn(move || {
+            let accept = || listener.accept().unwrap().0;
+            let read = |from: &mut TcpStream| {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(&BODY) {
+                    let mut some = [0; 4096];
+                    let count = from.read(&mut some).unwrap();
+                    bytes.extend_from_slice(&some[..count]);
+                }
+                bytes.len() - BODY.len()
+            };
+            let (mut kept, answer) = (accept(), b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+            let first = read(&mut kept);
+            kept.write_all(answer).unwrap();
+            let lost = read(&mut kept);
+            drop(kept);
+            let mut fresh = accept();
+            let again = read(&mut fresh);
+            fresh.write_all(answer).unwrap();
+            assert_eq!([lost, again], [first; 2], "each has one head");
+        });
+        let mut sender = sender_to(&url);
+        let mut poll = Poll::new().unwrap();
+        let mut events = Events::with_capacity(16);
+        for _ in 0..2 {
+            let now = || Moment::new(clock::monotonic());
+            sender.send(&BODY, now());
+            let (head, body) = loop {
+                if let Some(result) = sender.turn(poll.registry(), now()) {
+                    break result.unwrap();
+                }
+                poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
+                for event in &events {
+                    if let TokenOwner::Collector(slot) = TokenOwner::of(event.token()) {
+                        sender.is_ready(slot, event);
+                    }
+                }
+            };
+            assert_eq!((head.status, body.as_slice()), (200, b"{}".as_slice()));
+        }
+        collector.join().unwrap();
+    }
+
     #[test]
     fn no_reason_of_a_collector_names_the_backend_or_one_of_its_settings() {
-        let variables = [
-            b"OJS_URL=https://b".as_slice(),
-            b"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://c/v1/traces",
-        ];
-        let config = load(&Flags::default(), &Environment::from_entries(variables.into_iter())).unwrap();
-        let url = config.otel.endpoint.clone().unwrap();
-        let sender = Sender::new(&config, &url, Arc::new(|| {}), Moment::new(Default::default())).unwrap();
+        let sender = sender_to("https://c/v1/traces");
         let certificate = |reason| Fault::Tls(Error::InvalidCertificate(reason));
         let alert = |alert| Fault::Tls(Error::AlertReceived(alert));
         let cases = [
