@@ -14,6 +14,7 @@ use mio::{Poll, Waker};
 
 use crate::config::{Config, Mode, Value, keys};
 use crate::daemon::backend::client::Backend;
+use crate::daemon::backend::lookup::loop_wake;
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
@@ -175,7 +176,7 @@ fn set_up(
         traces,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
-        usage: UsageReader::new(config.own_program().is_some(), waker),
+        usage: UsageReader::new(config.own_program().is_some(), loop_wake(waker)),
         plan,
         program: started_program(config, &facts),
         narrator: narrator(config, &facts),

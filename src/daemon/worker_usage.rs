@@ -11,17 +11,15 @@
 //! loop waits for the thread for 5 ms. If the new numbers are not there by then, a page shows the
 //! ones of the look before. A decision waits for the new ones: the thread wakes the loop.
 
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::task::Poll;
 use std::time::Duration;
 
 use log::debug;
-use mio::Waker;
 
 use ojs_lifecycle::api::Moment;
+use ojs_os::family_usage;
 use ojs_os::process::Pid;
-use ojs_os::{family_usage, threads};
+use ojs_os::threads::{Helper, LoopWake};
 use ojs_values::usage::WorkerUsage;
 
 /// Longest that the loop waits for the numbers.
@@ -34,18 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STACK_BYTES: usize = 128 << 10;
 
 /// Reads what the worker uses.
-#[derive(Debug)]
 pub struct UsageReader {
     /// The worker's process is a second ojs-init.
     starts_helper: bool,
     /// The pid of the second ojs-init.
     helper: Option<Pid>,
     /// Wakes the loop when a reading is done.
-    waker: Arc<Waker>,
+    wake: LoopWake,
     /// When the last reading began.
     looked_at: Option<Moment>,
-    /// Receives the result of the reading in progress.
-    coming: Option<Receiver<Option<WorkerUsage>>>,
+    /// The thread of the reading in progress.
+    coming: Option<Helper<Option<WorkerUsage>>>,
     /// The reading in progress began before [`Self::forget`]: its result is ignored.
     is_outdated: bool,
     last: Option<WorkerUsage>,
@@ -55,11 +52,11 @@ pub struct UsageReader {
 
 impl UsageReader {
     /// `starts_helper`: the worker's process is a second ojs-init.
-    pub fn new(starts_helper: bool, waker: Arc<Waker>) -> Self {
+    pub fn new(starts_helper: bool, wake: LoopWake) -> Self {
         Self {
             starts_helper,
             helper: None,
-            waker,
+            wake,
             looked_at: None,
             coming: None,
             is_outdated: false,
@@ -123,35 +120,27 @@ impl UsageReader {
 
     fn begin_look(&mut self, now: Moment) {
         self.looked_at = Some(now);
-        self.coming = Some(self.look());
-    }
-
-    fn look(&self) -> Receiver<Option<WorkerUsage>> {
-        let (sender, receiver) = mpsc::channel();
-        let (helper, waker) = (self.helper, Arc::clone(&self.waker));
-        let work = move || {
+        let helper = self.helper;
+        let look = move || {
             let usage = family_usage::below(Pid::own(), helper);
             let usage = usage.inspect_err(|error| debug!("cannot read what the worker uses: {error}"));
-            // The receiver is there for as long as the loop.
-            let _ = sender.send(usage.ok());
-            if let Err(error) = waker.wake() {
-                debug!("cannot wake the loop for what the worker uses: {error}");
-            }
+            usage.ok()
         };
-        if let Err(error) = threads::spawn("usage", STACK_BYTES, work) {
-            debug!("no thread to read what the worker uses: {error}");
+        match Helper::start("usage", STACK_BYTES, self.wake.clone(), look) {
+            Ok(thread) => self.coming = Some(thread),
+            Err(error) => {
+                debug!("no thread to read what the worker uses: {error}");
+                self.last = None;
+            }
         }
-        receiver
     }
 
     /// Takes the result of the look that goes on, if it is there within `wait`.
     fn take(&mut self, wait: Duration) {
-        let Some(coming) = &self.coming else { return };
-        self.last = match coming.recv_timeout(wait) {
-            Err(RecvTimeoutError::Timeout) => return,
-            Err(RecvTimeoutError::Disconnected) => None,
-            Ok(usage) => usage,
+        let Some(usage) = self.coming.as_ref().and_then(|coming| coming.take(wait)) else {
+            return;
         };
+        self.last = usage.flatten();
         self.coming = None;
         if let Some(usage) = &mut self.last {
             self.cpu = self.cpu.max(usage.cpu);

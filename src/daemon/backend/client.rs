@@ -19,7 +19,7 @@ use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::lanes::{LaneEntry, Lanes};
-use crate::daemon::backend::lookup::LoopWake;
+use crate::daemon::backend::lookup::loop_wake;
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
@@ -128,10 +128,7 @@ impl Backend {
     pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, String> {
         let url = settings.backend.url.clone();
         let url = url.ok_or_else(|| "backend.url is not set".to_owned())?;
-        let wake: LoopWake = Arc::new(move || {
-            // An error means that the loop has ended.
-            let _ = waker.wake();
-        });
+        let wake = loop_wake(waker);
         let place = UrlParts::of(url.as_str());
         let now = Moment::new(clock::monotonic());
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);

@@ -4,13 +4,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
+
+use mio::Waker;
 
 use ojs_lifecycle::api::Moment;
 use ojs_os::names::{AddressFamily, NameError};
-use ojs_os::threads;
+use ojs_os::threads::{Helper, LoopWake};
 
 /// Stack of the thread, in bytes. The C library's look-up uses some 10 KiB of it.
 pub(in crate::daemon::backend) const STACK_BYTES: usize = 256 * 1024;
@@ -26,13 +26,15 @@ const MOST_THREADS: usize = 2;
 const MOST_ADDRESSES: usize = 64;
 
 /// Looks a name up, without a time limit.
-pub(in crate::daemon::backend) type Look = fn(&str, u16, AddressFamily) -> Result<Vec<SocketAddr>, NameError>;
+pub(in crate::daemon::backend) type Look = fn(&str, u16, AddressFamily) -> Found;
 
-/// Wakes the loop because a result is there.
-pub(in crate::daemon) type LoopWake = Arc<dyn Fn() + Send + Sync>;
+/// The wake-up of this loop. An error means that the loop has ended.
+pub(in crate::daemon) fn loop_wake(waker: Arc<Waker>) -> LoopWake {
+    Arc::new(move || waker.wake().unwrap_or_default())
+}
 
-/// The result of a look-up, and the number of the thread that made it.
-type Found = (u64, Result<Vec<SocketAddr>, NameError>);
+/// The result of a look-up.
+type Found = Result<Vec<SocketAddr>, NameError>;
 
 /// The question of a look-up.
 #[derive(Clone)]
@@ -54,36 +56,20 @@ pub(in crate::daemon::backend) struct FamilyLookup {
     pub(in crate::daemon::backend) question: NameQuery,
     family: AddressFamily,
     /// Since when a look-up is under way.
-    asked: Option<Moment>,
-    /// Asks the newest thread.
-    questions: Option<Sender<()>>,
-    /// The number of the newest thread.
-    newest: u64,
-    threads: Arc<AtomicUsize>,
-    found: Receiver<Found>,
-    finder: Sender<Found>,
+    pub(in crate::daemon::backend) asked: Option<Moment>,
+    /// The threads. The last one is asked, and the others hang.
+    threads: Vec<Helper<Found>>,
 }
 
 impl FamilyLookup {
     /// The look-up of this family. No question is sent yet.
     pub(in crate::daemon::backend) fn new(question: NameQuery, family: AddressFamily) -> Self {
-        // The channel holds at most one result of each thread.
-        let (finder, found) = mpsc::channel();
         Self {
             question,
             family,
             asked: None,
-            questions: None,
-            newest: 0,
-            threads: Arc::default(),
-            found,
-            finder,
+            threads: Vec::new(),
         }
-    }
-
-    /// Since when a look-up is under way.
-    pub(in crate::daemon::backend) fn asked(&self) -> Option<Moment> {
-        self.asked
     }
 
     /// Starts a look-up, unless one is under way that does not hang.
@@ -91,117 +77,65 @@ impl FamilyLookup {
     /// # Errors
     /// There is no thread.
     pub(in crate::daemon::backend) fn ask(&mut self, now: Moment) -> io::Result<()> {
+        let mut newest = self.threads.last();
         if let Some(asked) = self.asked {
             let hangs = asked.elapsed(now) >= HANGS_AFTER;
-            if !hangs || self.threads.load(Ordering::Relaxed) >= MOST_THREADS {
+            if !hangs || self.threads.len() >= MOST_THREADS {
                 return Ok(());
             }
             let (host, family) = (&self.question.host, self.family);
             log::debug!("backend: {host}: the {family:?} look-up hangs; another thread tries");
-            self.questions = None;
+            newest = None;
         }
-        let is_asked = self
-            .questions
-            .as_ref()
-            .is_some_and(|questions| questions.send(()).is_ok());
-        if !is_asked {
-            self.start()?;
+        if !newest.is_some_and(Helper::ask) {
+            self.threads.push(self.start()?);
         }
         self.asked = Some(now);
         Ok(())
     }
 
     /// Starts a thread, and asks it.
-    fn start(&mut self) -> io::Result<()> {
-        let (questions, asked) = mpsc::channel();
-        let number = self.newest + 1;
-        let thread = LookupThread {
-            number,
-            question: self.question.clone(),
-            family: self.family,
-            asked,
-            finder: self.finder.clone(),
-            _counted: Counted::one_of(&self.threads),
-        };
-        let name = match self.family {
+    fn start(&self) -> io::Result<Helper<Found>> {
+        let family = self.family;
+        let name = match family {
             AddressFamily::V4 => "resolve4",
             AddressFamily::V6 => "resolve6",
         };
-        threads::spawn(name, self.question.stack_bytes, move || thread.run())?;
-        self.newest = number;
-        // The thread has just begun to listen.
-        let _ = questions.send(());
-        self.questions = Some(questions);
-        Ok(())
+        let question = self.question.clone();
+        let look = move || (question.look)(&question.host, question.port, family);
+        Helper::start(name, question.stack_bytes, self.question.wake.clone(), look)
     }
 
     /// The next result. A failed look-up that another thread has replaced is left out.
-    pub(in crate::daemon::backend) fn take(&mut self) -> Option<Result<Vec<SocketAddr>, NameError>> {
-        loop {
-            let (number, result) = self.found.try_recv().ok()?;
-            let is_newest = number == self.newest;
-            if is_newest {
-                self.asked = None;
+    pub(in crate::daemon::backend) fn take(&mut self) -> Option<Found> {
+        let mut threads = self.threads.iter().enumerate();
+        let (at, result) = threads.find_map(|(at, thread)| Some((at, thread.take(Duration::ZERO)?)))?;
+        let is_newest = at + 1 == self.threads.len();
+        if is_newest {
+            self.asked = None;
+        }
+        if !is_newest || result.is_none() {
+            self.threads.remove(at);
+        }
+        match result.unwrap_or_else(|| Err(NameError::Failed("its look-up has failed".to_owned()))) {
+            Ok(mut addresses) => {
+                addresses.truncate(MOST_ADDRESSES);
+                Some(Ok(addresses))
             }
-            match result {
-                Ok(mut addresses) => {
-                    addresses.truncate(MOST_ADDRESSES);
-                    return Some(Ok(addresses));
-                }
-                Err(error) if is_newest => return Some(Err(error)),
-                Err(_) => {}
-            }
+            Err(error) if is_newest => Some(Err(error)),
+            Err(_) => self.take(),
         }
     }
 
     /// How many threads there are.
     #[cfg(test)]
     pub(in crate::daemon::backend) fn threads(&self) -> usize {
-        self.threads.load(Ordering::Relaxed)
+        self.threads.len()
     }
 
     /// Drops the thread, as a panic in it would.
     #[cfg(test)]
     pub(in crate::daemon::backend) fn lose_thread(&mut self) {
-        self.questions = None;
-    }
-}
-
-/// Counts a thread for as long as it lasts, however it ends.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn one_of(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A thread of look-ups. It ends if its channel of questions closes.
-struct LookupThread {
-    number: u64,
-    question: NameQuery,
-    family: AddressFamily,
-    asked: Receiver<()>,
-    finder: Sender<Found>,
-    _counted: Counted,
-}
-
-impl LookupThread {
-    fn run(self) {
-        let NameQuery { host, port, look, .. } = &self.question;
-        while self.asked.recv().is_ok() {
-            let result = look(host, *port, self.family);
-            if self.finder.send((self.number, result)).is_err() {
-                return;
-            }
-            (self.question.wake)();
-        }
+        self.threads.clear();
     }
 }

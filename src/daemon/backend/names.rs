@@ -10,9 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::lookup::{FamilyLookup, Look, LoopWake, NameQuery, STACK_BYTES};
+use crate::daemon::backend::lookup::{FamilyLookup, Look, NameQuery, STACK_BYTES};
 use ojs_lifecycle::api::Moment;
 use ojs_os::names::{self, AddressFamily, NameError};
+use ojs_os::threads::LoopWake;
 
 /// How long the last known addresses wait for newer ones.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -106,7 +107,7 @@ impl Names {
         }
         if let Some(first) = self.halves.iter().filter_map(|half| half.fresh_since(now)).min() {
             let until = first.after(RESOLUTION_DELAY);
-            let is_pending = self.halves.iter().any(|half| half.lookup.asked().is_some());
+            let is_pending = self.halves.iter().any(|half| half.lookup.asked.is_some());
             return if is_pending && now < until {
                 Lookup::Wait(Some(until))
             } else {
@@ -122,7 +123,7 @@ impl Names {
     /// may arrive.
     fn without_fresh(&self, now: Moment) -> Lookup {
         let has_known = self.halves.iter().any(|half| half.may_be_used(now));
-        let pending = || self.halves.iter().filter_map(|half| Some((half, half.lookup.asked()?)));
+        let pending = || self.halves.iter().filter_map(|half| Some((half, half.lookup.asked?)));
         // Only a family that had addresses is worth a wait, because another one may never answer.
         let of_known = pending().filter(|(half, _)| half.may_be_used(now));
         let asked = of_known.map(|(_, asked)| asked).max();
@@ -209,7 +210,7 @@ impl Half {
 
     /// When the failed look-up is repeated, because the other family may not answer for long.
     fn again_at(&self) -> Option<Moment> {
-        let (miss, at) = self.miss.filter(|_| self.lookup.asked().is_none())?;
+        let (miss, at) = self.miss.filter(|_| self.lookup.asked.is_none())?;
         match miss {
             Miss::Failed | Miss::NoThread => Some(at.after(FAILURE_LIMIT)),
             Miss::NoName | Miss::NoAddress => None,
@@ -228,7 +229,7 @@ impl Half {
     /// Starts a look-up, unless one is under way or has just failed.
     fn ask(&mut self, host: &str, now: Moment) {
         let has_just_failed = self.miss.is_some_and(|(_, at)| at.elapsed(now) < FAILURE_LIMIT);
-        if has_just_failed && self.lookup.asked().is_none() {
+        if has_just_failed && self.lookup.asked.is_none() {
             return;
         }
         if let Err(error) = self.lookup.ask(now) {

@@ -14,7 +14,6 @@ use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::UrlParts;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
-use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::names::{Lookup, Names};
 use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::slots::ConnectionSlots;
@@ -22,6 +21,7 @@ use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::{TokenReader, TokenState};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::Moment;
+use ojs_os::threads::LoopWake;
 
 /// Connections, each of which may belong to a request `O`.
 pub(in crate::daemon) struct Reach<O> {

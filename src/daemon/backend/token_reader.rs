@@ -2,17 +2,15 @@
 //! system may hang and the loop may not. Inotify does not watch the file: the start of a watch
 //! looks up the path, and a change by another machine on a network file system causes no notice.
 
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use crate::config::{Backend, Secret};
-use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::token::{TokenFile, TokenLook};
 use crate::daemon::log::throttle::Throttle;
 use ojs_lifecycle::api::Moment;
-use ojs_os::threads;
+use ojs_os::threads::{Helper, LoopWake};
 
 /// Stack of the thread, in bytes. It holds no buffer.
 const STACK_BYTES: usize = 128 * 1024;
@@ -59,8 +57,7 @@ pub(in crate::daemon) struct TokenReader {
     needed: u64,
     /// Since when a look is under way.
     asked_at: Option<Moment>,
-    questions: Option<Sender<()>>,
-    answers: Option<Receiver<TokenLook>>,
+    thread: Option<Helper<TokenLook>>,
     /// Complaints that there is no thread: without one, each request tries to start it.
     complaints: Throttle,
 }
@@ -83,8 +80,7 @@ impl TokenReader {
             asked: 0,
             needed: 0,
             asked_at: None,
-            questions: None,
-            answers: None,
+            thread: None,
             complaints: Throttle::default(),
         };
         if reader.file.is_some() {
@@ -158,11 +154,7 @@ impl TokenReader {
         }
         self.asked += 1;
         self.read_at = now;
-        let is_asked = self
-            .questions
-            .as_ref()
-            .is_some_and(|questions| questions.send(()).is_ok());
-        if !is_asked && !self.start() {
+        if !self.thread.as_ref().is_some_and(Helper::ask) && !self.start() {
             return None;
         }
         self.asked_at = Some(now);
@@ -173,31 +165,15 @@ impl TokenReader {
     fn start(&mut self) -> bool {
         let Some(path) = &self.file else { return false };
         let mut file = TokenFile::new(path.clone());
-        let ((questions, asked), (sender, answers)) = (mpsc::channel(), mpsc::channel());
-        let wake = Arc::clone(&self.wake);
-        let work = move || {
-            let end = WakesAtTheEnd(wake);
-            // Dropped before `end`, so the loop that is woken sees the end.
-            let sender = sender;
-            while asked.recv().is_ok() {
-                if sender.send(file.now()).is_err() {
-                    return;
-                }
-                end.0();
-            }
-        };
-        if let Err(error) = threads::spawn("token", self.stack_bytes, work) {
+        let thread = Helper::start("token", self.stack_bytes, self.wake.clone(), move || file.now());
+        let complain = |error: &io::Error| {
             self.complaints.warn(format_args!(
                 "backend.auth_token_file: no thread to read it: {error}; raise the limit of processes (ulimit -u, \
                  pids.max) or of memory"
             ));
-            return false;
-        }
-        // Cannot fail: the new thread holds the receiver.
-        let _ = questions.send(());
-        self.questions = Some(questions);
-        self.answers = Some(answers);
-        true
+        };
+        self.thread = thread.inspect_err(complain).ok();
+        self.thread.is_some()
     }
 
     /// Takes the results of the thread, and starts a look that is due. Returns true if waiting
@@ -214,37 +190,31 @@ impl TokenReader {
     /// The end of the thread ends the look and keeps the last token. The next look is due after
     /// [`FRESH_LIMIT`], so a thread that always dies costs one thread in that time.
     fn take(&mut self) -> bool {
-        let Some(answers) = &self.answers else { return false };
         let mut is_new = false;
-        loop {
-            match answers.try_recv() {
-                Ok(TokenLook::Token(token)) => {
+        while let Some(look) = self.thread.as_ref().and_then(|thread| thread.take(Duration::ZERO)) {
+            match look {
+                Some(TokenLook::Token(token)) => {
                     self.has_changed |= self.newest.as_ref() != Some(&token);
                     self.newest = Some(token);
                 }
-                Ok(TokenLook::NoToken) => self.newest = None,
-                Ok(TokenLook::Unread) => {}
-                Err(TryRecvError::Disconnected) if self.asked_at.is_some() => self.questions = None,
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return is_new,
+                Some(TokenLook::NoToken) => self.newest = None,
+                Some(TokenLook::Unread) => {}
+                None => self.thread = None,
             }
             // One look at a time is under way.
             self.asked_at = None;
             is_new = true;
         }
-    }
-}
-
-/// Wakes the loop when the thread ends, also by a panic: the loop starts another one.
-struct WakesAtTheEnd(LoopWake);
-
-impl Drop for WakesAtTheEnd {
-    fn drop(&mut self) {
-        self.0();
+        is_new
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
     use super::*;
     use crate::config::{Environment, Flags, load};
 
@@ -287,8 +257,8 @@ mod tests {
             "no other thread within FRESH_LIMIT"
         );
         assert_eq!(reader.state(at(100)), TokenState::Wait(None), "another thread reads");
-        let answer = reader.answers.as_ref().unwrap().recv_timeout(Duration::from_secs(60));
-        assert!(matches!(answer, Ok(TokenLook::NoToken)), "it answers");
+        let answer = reader.thread.as_ref().unwrap().take(Duration::from_secs(60));
+        assert!(matches!(answer, Some(Some(TokenLook::NoToken))), "it answers");
         assert!(!reader.take());
     }
 
@@ -325,17 +295,29 @@ mod tests {
         TokenLook::Token(Secret::parse(text).unwrap())
     }
 
-    /// The look that is under way ends with this.
+    /// The look that is under way ends with this. The next one hangs.
     fn answer(reader: &mut TokenReader, millis: u64, look: TokenLook) {
-        let (sender, answers) = mpsc::channel();
-        reader.answers = Some(answers);
-        sender.send(look).unwrap();
+        let mut looks = [look].into_iter();
+        replace_thread(reader, move || {
+            looks.next().unwrap_or_else(|| {
+                loop {
+                    thread::park()
+                }
+            })
+        });
         assert!(reader.turn(at(millis)));
     }
 
-    /// Leaves the channels as a panic of the thread does.
+    /// A panic ends the thread.
     fn lose_thread(reader: &mut TokenReader) {
-        reader.questions = Some(mpsc::channel().0);
-        reader.answers = Some(mpsc::channel().1);
+        replace_thread(reader, || panic::resume_unwind(Box::new(())));
+    }
+
+    /// Another thread makes the look that is under way, until it has woken the loop.
+    fn replace_thread(reader: &mut TokenReader, work: impl FnMut() -> TokenLook + Send + 'static) {
+        let (waker, woken) = mpsc::channel();
+        let wake = Arc::new(move || waker.send(()).unwrap_or_default());
+        reader.thread = Some(Helper::start("token", STACK_BYTES, wake, work).unwrap());
+        woken.recv().unwrap();
     }
 }

@@ -24,7 +24,6 @@ const STATUS_STAYS: Duration = Duration::from_millis(100);
 const METRICS_STAY: Duration = Duration::from_secs(1);
 
 /// The sources of the answers.
-#[derive(Debug)]
 pub struct ProbeContext<'a> {
     /// The machine, which knows how the worker is.
     pub machine: &'a Lifecycle,

@@ -9,6 +9,7 @@ use mio::{Registry, Waker};
 
 use crate::config::Config;
 use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::lookup::loop_wake;
 use crate::daemon::traces::sender::{CollectorAnswer, Sender};
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Effect, Moment, Reply};
@@ -94,11 +95,6 @@ impl Exporter {
         let Some(url) = &config.otel.endpoint else {
             return Ok(None);
         };
-        let waker = Arc::clone(waker);
-        let wake = Arc::new(move || {
-            // An error means that the loop has ended.
-            let _ = waker.wake();
-        });
         let (server, port) = config
             .backend
             .url
@@ -115,7 +111,7 @@ impl Exporter {
         Ok(Some(Box::new(Self {
             recorder: Traces::new(jitter.hash_one(0)),
             source,
-            sender: Sender::new(config, url, wake, now)?,
+            sender: Sender::new(config, url, loop_wake(Arc::clone(waker)), now)?,
             url: url.as_str().to_owned(),
             batch: None,
             give_up: None,

@@ -8,13 +8,13 @@ use mio::event::Event;
 use crate::config::{self, BackendUrl, Config};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{UrlParts, own_lines};
-use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::reach::{Upstream, Way};
 use crate::daemon::backend::tls_words;
 use crate::daemon::backend::tunnel::{TunnelId, TunnelNews};
 use crate::daemon::backend::tunnels::{TunnelTurn, Tunnels};
 use crate::daemon::tokens::{COLLECTOR_SLOTS, TokenOwner};
 use ojs_lifecycle::api::Moment;
+use ojs_os::threads::LoopWake;
 use ojs_wire::http::header_lines::HeaderLines;
 use ojs_wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
 
