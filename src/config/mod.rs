@@ -57,6 +57,6 @@ pub use values::enums::{GatewayAllow, LogFormat, Mode};
 pub use values::log_levels::{LogLevels, PARTS as LOG_PARTS};
 pub use values::loopback::Loopback;
 pub use values::masked::masked;
-pub use values::network::{BackendUrl, Header, Listen, Secret};
+pub use values::network::{BackendUrl, Header, Listen, Secret, place};
 pub use values::proxy::Proxy;
 pub use values::user::UserSpec;

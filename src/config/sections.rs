@@ -203,6 +203,11 @@ impl Backend {
     pub fn is_https(&self) -> bool {
         self.url.as_ref().is_some_and(BackendUrl::is_https)
     }
+
+    /// Host of the backend, without brackets, and port.
+    pub fn host_and_port(&self) -> (&str, u16) {
+        self.url.as_ref().map_or(("", 0), BackendUrl::host_and_port)
+    }
 }
 
 impl Config {

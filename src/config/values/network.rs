@@ -75,9 +75,29 @@ impl BackendUrl {
 
     /// Host without brackets, and port.
     pub fn host_and_port(&self) -> (&str, u16) {
-        let default_port = if self.is_https() { 443 } else { 80 };
+        split_authority(self.authority_and_path().0, self.default_port())
+    }
+
+    /// The value of the header Host.
+    pub fn host_header(&self) -> String {
+        let (host, port) = self.host_and_port();
+        let place = place(host, port);
+        let default_port = format!(":{}", self.default_port());
+        place.strip_suffix(&default_port).unwrap_or(&place).to_owned()
+    }
+
+    /// The path; empty, or with a slash at its beginning.
+    pub fn path(&self) -> &str {
+        self.authority_and_path().1
+    }
+
+    fn authority_and_path(&self) -> (&str, &str) {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
-        split_authority(rest.split('/').next().unwrap_or_default(), default_port)
+        rest.split_at(rest.find('/').unwrap_or(rest.len()))
+    }
+
+    fn default_port(&self) -> u16 {
+        if self.is_https() { 443 } else { 80 }
     }
 
     /// Whether the connection is encrypted.
@@ -116,6 +136,15 @@ pub(super) fn split_authority(authority: &str, default_port: u16) -> (&str, u16)
         Some(_) | None => (authority, default_port),
     };
     (host.trim_start_matches('[').trim_end_matches(']'), port)
+}
+
+/// `HOST:PORT`, of a host without brackets.
+pub fn place(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
@@ -351,123 +380,5 @@ impl fmt::Debug for Secret {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_url_keeps_its_prefix_and_loses_the_last_slash() {
-        let cases = [
-            ("http://backend", "http://backend"),
-            ("https://b.example:8443/ojs/", "https://b.example:8443/ojs"),
-            ("HTTP://[::1]:80", "http://[::1]:80"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(BackendUrl::parse(text).unwrap().as_str(), expected);
-        }
-    }
-
-    #[test]
-    fn what_is_no_base_url_is_refused() {
-        let cases = [
-            "",
-            "backend:8080",
-            "ftp://b",
-            "http://",
-            "http:///x",
-            "http://:80",
-            "http://b:0",
-            "http://b:70000",
-            "http://b:80:90",
-            "http://b:",
-            "http://[::1",
-            "http://[x]:80",
-            "http://[::1]x",
-            "http://b?x=1",
-            "http://b/#f",
-            "http://b c",
-            "http://b/a b",
-            "http://b/\u{fc}",
-            "http://u:p@b/",
-        ];
-        for text in cases {
-            assert!(BackendUrl::parse(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_credential_in_a_url_is_an_error_that_names_the_right_place() {
-        assert!(
-            BackendUrl::parse("https://user:hunter2@b/")
-                .unwrap_err()
-                .contains("backend.auth_token_file")
-        );
-    }
-
-    #[test]
-    fn listen_takes_addresses_every_address_and_off() {
-        let cases = [
-            ("127.0.0.1:80", "127.0.0.1:80"),
-            ("[::]:8081", "[::]:8081"),
-            (":8081", "[::]:8081"),
-            ("localhost:1", "127.0.0.1:1"),
-            ("off", "off"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(Listen::parse(text).unwrap().to_string(), expected);
-        }
-        for text in [
-            "",
-            "8081",
-            "::1:80",
-            "[::1]",
-            "[1.2.3.4]:80",
-            "1.2.3.4:",
-            "1.2.3.4:-1",
-            "1.2.3.4:65536",
-            "host:80",
-            "OFF",
-        ] {
-            assert_eq!(Listen::parse(text), None, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn the_value_of_a_header_is_never_shown_whatever_its_name() {
-        for name in ["Authorization", "X-Api-Key", "Cookie", "X-Access", "X-OJS-Tenant", "a"] {
-            let header = Header::parse(&format!("{name}:  hunter2 ")).unwrap();
-            assert_eq!(header.value, "hunter2");
-            assert_eq!(header.to_string(), format!("{name}: (not shown)"));
-            assert_eq!(format!("{header:?}"), header.to_string());
-        }
-    }
-
-    #[test]
-    fn what_is_no_header_is_refused_without_its_value() {
-        for text in [
-            "hunter2",
-            ": hunter2",
-            "A B: hunter2",
-            "Host: hunter2",
-            "accept-encoding: hunter2",
-            "Expect: hunter2",
-            "X: hunter2\u{7f}",
-            "X: hunter2\r\nY: z",
-        ] {
-            assert!(!Header::parse(text).unwrap_err().contains("hunter2"), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_header_may_be_given_once() {
-        assert!(Vec::<Header>::read(&["A: b", "B: c"], &()).is_ok());
-        assert!(Vec::<Header>::read(&["A: b", "a: c"], &()).is_err());
-    }
-
-    #[test]
-    fn a_token_must_fit_into_a_header_and_is_hidden_from_debug() {
-        assert_eq!(format!("{:?}", Secret::parse("hunter2").unwrap()), "(not shown)");
-        for text in ["", "a b", "a\n", "\u{fc}"] {
-            assert_eq!(Secret::parse(text), None);
-        }
-    }
-}
+#[path = "network_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::masked::without_secrets;
-use super::network::{is_authority, split_authority};
+use super::network::{is_authority, place, split_authority};
 use super::otel::percent_decoded;
 use super::{Form, Notation, Problem, Value, only};
 
@@ -65,11 +65,7 @@ impl Proxy {
 
     /// Host and port, for people.
     pub fn place(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        place(&self.host, self.port)
     }
 
     /// User and password, for the header that carries them.

@@ -15,7 +15,7 @@ use mio::{Registry, Waker};
 
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
+use crate::daemon::backend::head::{RequestWriter, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::lanes::{LaneEntry, Lanes};
@@ -126,16 +126,16 @@ impl Backend {
     /// # Errors
     /// A certificate or key that cannot be used.
     pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, String> {
-        let url = settings.backend.url.clone();
-        let url = url.ok_or_else(|| "backend.url is not set".to_owned())?;
+        if settings.backend.url.is_none() {
+            return Err("backend.url is not set".to_owned());
+        }
         let wake = loop_wake(waker);
-        let place = UrlParts::of(url.as_str());
         let now = Moment::new(clock::monotonic());
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
-            writer: RequestWriter::new(&settings.backend, &place),
-            tunnels: Tunnels::new(own_lines(&settings.backend, &place), TUNNEL_SLOTS, TokenOwner::Tunnel),
-            upstream: Upstream::new(&settings.backend, &place, &wake, now)?,
+            writer: RequestWriter::new(&settings.backend),
+            tunnels: Tunnels::new(own_lines(&settings.backend), TUNNEL_SLOTS, TokenOwner::Tunnel),
+            upstream: Upstream::new(&settings.backend, &wake, now)?,
             outcomes: Outcomes::new(settings),
             lanes: Lanes::new(concurrency),
             pending: BTreeMap::new(),

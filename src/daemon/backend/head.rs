@@ -14,28 +14,16 @@ use ojs_wire::http::tunnel::OwnLines;
 /// Bytes of the head of a request besides the headers that all have in common.
 const USUAL_HEAD_BYTES: usize = 512;
 
-/// The parts of the backend's URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::daemon) struct UrlParts {
-    /// Host without brackets.
-    pub(in crate::daemon) host: String,
-    /// Port.
-    pub(in crate::daemon) port: u16,
-    /// The prefix of each path: empty, or with a slash at its beginning and none at its end.
-    pub(in crate::daemon) prefix: String,
-    /// The host as it is spelled in the header of that name.
-    pub(in crate::daemon) authority: String,
-}
-
 /// The lines that ojs-init adds to a request that passes through.
-pub(in crate::daemon) fn own_lines(backend: &Backend, place: &UrlParts) -> OwnLines {
+pub(in crate::daemon) fn own_lines(backend: &Backend) -> OwnLines {
+    let (host, prefix) = host_and_prefix(backend);
     let has_token = has_token(backend);
     let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
     let headers = backend.headers.iter().filter(is_ours);
     let headers = headers.map(|header| (header.name.clone(), header.value.clone()));
     OwnLines {
-        prefix: place.prefix(backend),
-        host: place.authority.clone(),
+        prefix,
+        host,
         headers: headers.chain(proxy_line(backend)).collect(),
     }
 }
@@ -55,38 +43,18 @@ fn has_token(backend: &Backend) -> bool {
     backend.auth_token.is_some() || backend.auth_token_file.is_some()
 }
 
-impl UrlParts {
-    /// The prefix of each path on the wire. A proxy that gets the whole request reads the backend's
-    /// address in it.
-    fn prefix(&self, backend: &Backend) -> String {
-        match plain_proxy(backend) {
-            Some(_) => format!("http://{}{}", self.authority, self.prefix),
-            None => self.prefix.clone(),
-        }
-    }
-
-    /// Splits a URL that the configuration has accepted.
-    pub(in crate::daemon) fn of(url: &str) -> Self {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let default_port = if scheme == "https" { 443 } else { 80 };
-        // The last colon, unless it is one of an IPv6 address.
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(default_port)),
-            Some(_) | None => (authority, default_port),
-        };
-        let authority = if port == default_port {
-            host.to_owned()
-        } else {
-            format!("{host}:{port}")
-        };
-        Self {
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port,
-            prefix: prefix.to_owned(),
-            authority,
-        }
-    }
+/// The header Host, and the prefix of each path on the wire. A proxy that gets the whole request
+/// reads the backend's address in it.
+fn host_and_prefix(backend: &Backend) -> (String, String) {
+    let Some(url) = &backend.url else {
+        return Default::default();
+    };
+    let (host, path) = (url.host_header(), url.path());
+    let prefix = match plain_proxy(backend) {
+        Some(_) => format!("http://{host}{path}"),
+        None => path.to_owned(),
+    };
+    (host, prefix)
 }
 
 /// Writes requests.
@@ -101,7 +69,8 @@ pub(in crate::daemon) struct RequestWriter {
 impl RequestWriter {
     /// The headers of the user replace those of ojs-init, except for the token and the request's
     /// id.
-    pub(in crate::daemon) fn new(backend: &Backend, place: &UrlParts) -> Self {
+    pub(in crate::daemon) fn new(backend: &Backend) -> Self {
+        let (host, prefix) = host_and_prefix(backend);
         let has_token = has_token(backend);
         let mut common = String::new();
         let mut line = |name: &str, value: &str| {
@@ -109,7 +78,7 @@ impl RequestWriter {
                 common.push_str(piece);
             }
         };
-        line("Host", &place.authority);
+        line("Host", &host);
         let own = [
             ("User-Agent", concat!("ojs-init/", env!("CARGO_PKG_VERSION"))),
             ("OJS-Version", OJS_VERSION),
@@ -129,7 +98,7 @@ impl RequestWriter {
             line(&name, &value);
         }
         Self {
-            prefix: place.prefix(backend),
+            prefix,
             common,
             ids: RequestIds::new(),
         }
@@ -206,27 +175,6 @@ impl RequestIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_url_is_taken_apart_as_it_is_meant() {
-        for (url, host, port, prefix, authority) in [
-            ("http://b", "b", 80, "", "b"),
-            ("http://b:80/x", "b", 80, "/x", "b"),
-            ("https://b:8443/x/y", "b", 8443, "/x/y", "b:8443"),
-            ("https://[::1]", "::1", 443, "", "[::1]"),
-            ("http://[::1]:8080", "::1", 8080, "", "[::1]:8080"),
-            ("http://10.0.0.1:443", "10.0.0.1", 443, "", "10.0.0.1:443"),
-            ("http://b:", "b", 80, "", "b"),
-        ] {
-            let expected = UrlParts {
-                host: host.to_owned(),
-                port,
-                prefix: prefix.to_owned(),
-                authority: authority.to_owned(),
-            };
-            assert_eq!(UrlParts::of(url), expected, "{url}");
-        }
-    }
 
     #[test]
     fn ids_of_requests_are_of_version_7_and_no_two_are_the_same() {

@@ -12,7 +12,6 @@ use crate::config::Backend;
 use crate::daemon::backend::connection::{BackendConnection, Buffers, ConnectionPhase};
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::UrlParts;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
 use crate::daemon::backend::names::{Lookup, Names};
 use crate::daemon::backend::route::BackendRoute;
@@ -51,16 +50,11 @@ impl Upstream {
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
-    pub(in crate::daemon) fn new(
-        server: &Backend,
-        place: &UrlParts,
-        wake: &LoopWake,
-        now: Moment,
-    ) -> Result<Self, String> {
+    pub(in crate::daemon) fn new(server: &Backend, wake: &LoopWake, now: Moment) -> Result<Self, String> {
         // With a proxy ojs-init does not look up the server's address, because the proxy does.
         let (host, port) = match &server.proxy {
             Some(proxy) => (proxy.host(), proxy.port()),
-            None => (place.host.as_str(), place.port),
+            None => server.host_and_port(),
         };
         let tls = tls::config(server)?;
         Ok(Self {

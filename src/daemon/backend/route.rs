@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustls::ClientConfig;
 
-use crate::config::{Backend, BackendUrl, Proxy};
+use crate::config::{Backend, Proxy, place};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::tls_session::TlsSession;
 use ojs_wire::http::connect;
@@ -33,14 +33,9 @@ impl BackendRoute {
     /// To this backend; without TLS its URL is http. An http request is handed to the proxy as it
     /// is: no connection is asked for.
     pub(in crate::daemon) fn new(backend: &Backend, tls: Option<Arc<ClientConfig>>) -> Self {
-        let (host, port) = backend.url.as_ref().map_or(("", 0), BackendUrl::host_and_port);
-        let target = if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        };
+        let (host, port) = backend.host_and_port();
         let proxy = backend.proxy.as_ref().filter(|_| tls.is_some());
-        let connect = proxy.map(|proxy| connect::request(&target, credentials(proxy).as_deref()).into());
+        let connect = proxy.map(|proxy| connect::request(&place(host, port), credentials(proxy).as_deref()).into());
         Self {
             tls,
             host: host.to_owned(),

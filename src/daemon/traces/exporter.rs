@@ -95,11 +95,7 @@ impl Exporter {
         let Some(url) = &config.otel.endpoint else {
             return Ok(None);
         };
-        let (server, port) = config
-            .backend
-            .url
-            .as_ref()
-            .map_or(("", 0), |backend| backend.host_and_port());
+        let (server, port) = config.backend.host_and_port();
         let source = SpanSource {
             resource: resource(config),
             server: server.to_owned(),

@@ -7,7 +7,7 @@ use mio::event::Event;
 
 use crate::config::{self, BackendUrl, Config};
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::{UrlParts, own_lines};
+use crate::daemon::backend::head::own_lines;
 use crate::daemon::backend::reach::{Upstream, Way};
 use crate::daemon::backend::tls_words;
 use crate::daemon::backend::tunnel::{TunnelId, TunnelNews};
@@ -63,13 +63,12 @@ impl Sender {
             connect_timeout: Duration::MAX,
             ..config.backend.clone()
         };
-        let place = UrlParts::of(url.as_str());
-        let mut own = own_lines(&peer, &place);
+        let mut own = own_lines(&peer);
         if own.prefix.is_empty() {
             own.prefix.push('/');
         }
         Ok(Self {
-            upstream: Upstream::new(&peer, &place, &wake, now)?,
+            upstream: Upstream::new(&peer, &wake, now)?,
             tunnels: Tunnels::new(own, COLLECTOR_SLOTS, TokenOwner::Collector),
             answer: None,
             peer,
