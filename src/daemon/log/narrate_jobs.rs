@@ -89,6 +89,7 @@ impl JobNarrator {
             }
             JobNotice::ResultDropped(job) => note(Level::Warn, job, None, RESULT_DROPPED),
             JobNotice::CheckpointNotSaved(job, failure) => self.checkpoint_not_saved(job, *failure, said, now),
+            JobNotice::CheckpointTooLarge { job, is_saved } => self.checkpoint_too_large(job, *is_saved, now),
             JobNotice::NoHandler { job, waits, taken } => return self.no_handler(job, *waits, taken, now),
         })
     }
@@ -125,13 +126,37 @@ impl JobNarrator {
         } else {
             ("is refused by the backend", BEGINS_BEFORE)
         };
-        // The checkpoints in between are no warnings, but level debug shows their jobs.
+        self.about_checkpoint(job, what, &format!("{follows}{}", in_parentheses(said)), now)
+    }
+
+    /// The job with its checkpoint fits into no frame.
+    fn checkpoint_too_large(&mut self, job: &Subject, is_saved: bool, now: Duration) -> LogRecord {
+        let (what, follows) = if is_saved {
+            (
+                "is too large for worker.max_frame beside its job",
+                "the worker gets the job without it, and begins anew",
+            )
+        } else {
+            (
+                "is not saved, it is too large for worker.max_frame beside its job",
+                BEGINS_BEFORE,
+            )
+        };
+        self.about_checkpoint(job, what, follows, now)
+    }
+
+    /// The checkpoints in between are no warnings, but level debug shows their jobs.
+    fn about_checkpoint(&mut self, job: &Subject, what: &'static str, follows: &str, now: Duration) -> LogRecord {
         let (level, more) = match self.unsaved.entry(what).or_default().is_due_at(now) {
             Some(more) => (Level::Warn, more),
             None => (Level::Debug, String::new()),
         };
-        let message = format!("Job's checkpoint {what}: {follows}{}{more}", in_parentheses(said));
-        note(level, job, Some("active"), &message)
+        note(
+            level,
+            job,
+            Some("active"),
+            &format!("Job's checkpoint {what}: {follows}{more}"),
+        )
     }
 
     /// The job is given back, as this one or others of its type (`is_of_type`) repeatedly were

@@ -195,6 +195,14 @@ fn about_jobs() -> Vec<Notice> {
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::NotSent)),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unauthorized)),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported)),
+        Notice::Job(JobNotice::CheckpointTooLarge {
+            job: Arc::clone(&job),
+            is_saved: false,
+        }),
+        Notice::Job(JobNotice::CheckpointTooLarge {
+            job: Arc::clone(&job),
+            is_saved: true,
+        }),
         Notice::Job(JobNotice::Abandoned(job, "why")),
     ]
 }

@@ -314,6 +314,9 @@ pub enum JobNotice {
     /// saved, the next attempt begins at the one before. If the backend saves no checkpoints at
     /// all, the first such notice covers all.
     CheckpointNotSaved(Arc<Subject>, Failure),
+    /// The job with its checkpoint is longer than the longest frame. A new checkpoint is not saved.
+    /// One that is saved is left out, and the worker gets the job without it.
+    CheckpointTooLarge { job: Arc<Subject>, is_saved: bool },
     NoHandler {
         job: Arc<Subject>,
         /// How long the job waits for a holder that accepts its type. None if it holds the last

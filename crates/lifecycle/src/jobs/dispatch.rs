@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
+use crate::api::ids::{Claim, HolderId, JobId, PullId, Text, WorkerId};
 use crate::api::{
     CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobNotice, JobTimer, Leftovers,
     MOST_JOB_ID_BYTES, Moment, Outcome, Phase, ToWorker,
@@ -62,9 +62,18 @@ impl Jobs {
     }
 
     /// Fails a job that is too large to give to a worker or to be answered. Another attempt would
-    /// end in the same failure.
+    /// end in the same failure. If only the copy of the checkpoint is too much, the worker gets the
+    /// job without that copy.
     fn is_refused_as_too_large(&mut self, claim: Claim, cx: &Context) -> bool {
-        let why = self.ledger.get(claim).and_then(|job| too_large(&job.delivery, cx));
+        let Some(job) = self.ledger.get_mut(claim) else {
+            return false;
+        };
+        let left_out = checkpoint_beyond(cx.takers.frame_limit(), &mut job.delivery);
+        let why = too_large(&job.delivery, cx);
+        if left_out.is_some() && why.is_none() {
+            let job = job.subject();
+            self.notify(JobNotice::CheckpointTooLarge { job, is_saved: true });
+        }
         if let Some(why) = &why {
             self.fail(claim, error("job_too_large", why, false), cx);
         }
@@ -140,14 +149,13 @@ impl Jobs {
         let limit = cx.takers.frame_limit();
         let mut untaken = Vec::new();
         for claim in self.ledger.waiting_mut().take_fresh() {
-            let Some(job) = self.ledger.get(claim) else { continue };
-            let offered = offered(job);
-            let is_taken = cx.takers.take(offered);
-            if limit.is_some_and(|most| offered.bytes > most) {
+            let bytes = self.ledger.get(claim).map_or(0, |job| frame_bytes(&job.delivery));
+            if limit.is_some_and(|most| bytes > most) && self.is_refused_as_too_large(claim, cx) {
                 // The holders that could accept the job have left since it arrived.
-                self.is_refused_as_too_large(claim, cx);
                 continue;
             }
+            let Some(job) = self.ledger.get(claim) else { continue };
+            let is_taken = cx.takers.take(offered(job));
             if is_taken {
                 self.timers.cancel(JobTimer::NoHandler(claim));
             }
@@ -200,6 +208,9 @@ impl Jobs {
         let checkpoint = job.delivery.checkpoint.take();
         job.handover = Some(Handover {
             at: cx.now,
+            envelope_bytes: envelope
+                .len()
+                .saturating_sub(checkpoint.as_ref().map_or(0, |state| state.len())),
             is_measured: false,
         });
         let timeout = job.delivery.timeout;
@@ -378,6 +389,13 @@ fn too_large(delivery: &Delivery, cx: &Context) -> Option<String> {
     } else {
         None
     }
+}
+
+/// Takes the copy of the checkpoint out of a job whose frame would be longer than `most` with it.
+/// The envelope still has the checkpoint.
+fn checkpoint_beyond(most: Option<usize>, delivery: &mut Delivery) -> Option<Text> {
+    let is_too_long = most.is_some_and(|most| frame_bytes(delivery) > most);
+    delivery.checkpoint.take_if(|_| is_too_long)
 }
 
 /// Bytes of the frame in which this job is given to a worker.

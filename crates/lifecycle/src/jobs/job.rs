@@ -57,11 +57,13 @@ pub struct Grant {
     pub until: Moment,
 }
 
-/// When a worker got a job. Only the log and the metrics use it.
+/// The hand-over of a job to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handover {
-    /// When the worker got the job.
+    /// When the worker got the job; for the log and the metrics.
     pub at: Moment,
+    /// Bytes of the envelope without its checkpoint.
+    pub envelope_bytes: usize,
     /// The first request of the outcome has reported how long the worker had the job.
     pub is_measured: bool,
 }

@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Duration;
 
 use crate::api::ids::{Claim, Text};
-use crate::api::{About, Call, ErrorCode, Failure, JobNotice, JobRequest, JobTimer, Progress, Reply};
+use crate::api::{About, Call, ErrorCode, Failure, JOB_FRAME_BYTES, JobNotice, JobRequest, JobTimer, Progress, Reply};
 use crate::jobs::job::{Job, Place};
 use crate::jobs::part::{Context, Jobs};
 
@@ -77,6 +77,9 @@ impl Jobs {
         if self.backend.has_no_checkpoints {
             return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
+        if self.is_too_large_beside_its_job(claim, &state, cx) {
+            return self.checkpoint_is_too_large(claim);
+        }
         if let Some(job) = self.ledger.get_mut(claim) {
             // The new checkpoint replaces one that waits to be sent again.
             let is_replaced = job.news.checkpoint_failures > 0 && job.news.checkpoint_call.is_none();
@@ -88,6 +91,28 @@ impl Jobs {
         }
         self.timers.cancel(JobTimer::Checkpoint(claim));
         self.send_checkpoint(claim, cx);
+    }
+
+    /// Whether the next attempt of the job would not fit into a frame with this checkpoint, which
+    /// is in the envelope then and beside it once more.
+    fn is_too_large_beside_its_job(&self, claim: Claim, state: &Text, cx: &Context) -> bool {
+        let handover = self.ledger.get(claim).and_then(|job| job.handover);
+        let envelope = handover.map_or(0, |handover| handover.envelope_bytes);
+        let bytes = envelope + 2 * state.len() + JOB_FRAME_BYTES;
+        cx.takers.frame_limit().is_some_and(|most| bytes > most)
+    }
+
+    fn checkpoint_is_too_large(&mut self, claim: Claim) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
+        self.notify(JobNotice::CheckpointTooLarge {
+            job: subject,
+            is_saved: false,
+        });
+        if let Some(holder) = holder {
+            let message = "the checkpoint is too large: a frame of the next attempt has it twice, beside the job";
+            self.refuse(holder, ErrorCode::Refused, message, id);
+        }
     }
 
     pub(crate) fn send_checkpoint(&mut self, claim: Claim, cx: &Context) {

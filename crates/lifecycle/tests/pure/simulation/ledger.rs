@@ -427,6 +427,7 @@ impl Ledger {
             | JobNotice::Dropped(..)
             | JobNotice::NamedAgain(_)
             | JobNotice::CheckpointNotSaved(..)
+            | JobNotice::CheckpointTooLarge { .. }
             | JobNotice::Claimed(_)
             | JobNotice::JobsDied { .. }
             | JobNotice::HandedOver(..)

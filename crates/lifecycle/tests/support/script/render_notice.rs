@@ -206,6 +206,12 @@ fn about_job(notice: &JobNotice) -> String {
         JobNotice::CheckpointNotSaved(job, failure) => {
             format!("a checkpoint of {job} is lost: {failure:?}")
         }
+        JobNotice::CheckpointTooLarge { job, is_saved: false } => {
+            format!("a checkpoint of {job} is lost: it is too large")
+        }
+        JobNotice::CheckpointTooLarge { job, is_saved: true } => {
+            format!("the checkpoint of {job} is left out: it is too large")
+        }
         JobNotice::NamedAgain(job) => format!("{job} is named again and kept"),
         JobNotice::AnswerMended(job, why) => format!("the answer for {job} is mended: {why}"),
         JobNotice::ResultDropped(job) => format!("the result of {job} is dropped"),
