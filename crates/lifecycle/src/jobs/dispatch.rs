@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::jobs::doubts::grant;
 use crate::jobs::facts::Offered;
-use crate::jobs::job::{BeatRecord, Grant, Handover, Held, Job, Place};
+use crate::jobs::job::{BeatRecord, Grant, Handover, Held, Job, Place, Report};
 use crate::jobs::losses::may_end_for_a_job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -40,6 +40,7 @@ impl Jobs {
         let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
         let is_surplus = is_former || !cx.takes_jobs || is_full;
         let is_suspect = self.has_to_run_alone(&delivery, cx);
+        self.doubt_fails_of(id);
         let claim = self.ledger.add(delivery, worker.clone(), cx.now, grant);
         self.ledger.is_suspect(claim, is_suspect);
         self.end_hold_of(id, cx);
@@ -53,6 +54,19 @@ impl Jobs {
             self.notify(JobNotice::Claimed(subject));
         }
         true
+    }
+
+    /// The job is delivered again, so the reservation of its earlier FAIL may have ended. That FAIL
+    /// would end the new attempt, which has not run.
+    fn doubt_fails_of(&mut self, id: &JobId) {
+        let earlier: Vec<Claim> = self.ledger.claims_of(id).collect();
+        for claim in earlier {
+            let Some(job) = self.ledger.get_mut(claim) else {
+                continue;
+            };
+            let is_fail = |report: &Report| matches!(report.what, Outcome::Failed { .. });
+            job.suspicion.may_have_lapsed |= job.report().is_some_and(is_fail);
+        }
     }
 
     /// Whether the last process of this job crashed, so that the job waits until it can run alone.
