@@ -292,6 +292,8 @@ impl Jobs {
         job.suspicion.may_have_lapsed &= !is_ours;
         if let Some(report) = self.ledger.report_mut(claim) {
             report.looks_fail_since = None;
+            // A job that is there was not missing: a later 404 begins the doubt anew.
+            report.missing = report.missing.filter(|_| !is_ours);
         }
         match (question, view.state) {
             (Question::Done | Question::StillOurs | Question::Completed, JobState::Missing) => {

@@ -108,15 +108,15 @@ impl Jobs {
             return;
         }
         let Reply::JobSeen(view) = reply else { return };
+        if is_ours(job, &view) {
+            job.suspicion.missing_since = None;
+            job.suspicion.may_have_lapsed = false;
+            return;
+        }
         if view.state != JobState::Cancelled && !self.backend.has_sent_lists {
             return;
         }
         if view.state == JobState::Missing && !is_missed_for_good(job, cx.now) {
-            return;
-        }
-        if is_ours(job, &view) {
-            job.suspicion.missing_since = None;
-            job.suspicion.may_have_lapsed = false;
             return;
         }
         match view.state {
