@@ -42,7 +42,9 @@ impl Jobs {
 
     pub(crate) fn send_progress(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get_mut(claim) else { return };
-        if job.news.progress_call.is_some() || job.is_lost || self.backend.has_no_progress {
+        // The outcome may have been carried out already, and the job may run elsewhere.
+        let is_at_work = job.holder().is_some() && !job.is_lost && !job.is_dropped;
+        if job.news.progress_call.is_some() || !is_at_work || self.backend.has_no_progress {
             return;
         }
         let Some(progress) = job.news.progress.take() else {
