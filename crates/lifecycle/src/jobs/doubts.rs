@@ -39,8 +39,13 @@ const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
 /// Time without a heartbeat after which a backend gives the jobs of a worker to others, whatever
-/// their visibility timeout (worker protocol 10).
+/// their visibility timeout (worker protocol 10). With long intervals it is the time of
+/// `BEATS_UNTIL_DEAD` of them.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// No interval is longer than this part of the time after which the backend takes the worker for
+/// dead.
+const BEATS_UNTIL_DEAD: u32 = 3;
 
 /// Assumed reservation of a job whose visibility timeout is unknown.
 const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
@@ -84,13 +89,13 @@ impl Jobs {
     }
 
     /// Notes until when the jobs that an accepted heartbeat names are reserved.
-    pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat) {
+    pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
         let AcceptedHeartbeat { named, extended, .. } = accepted;
         if extended.is_some_and(|extended| !extended.is_empty()) {
             self.say(Said::StoreSeen(accepted.at));
         }
         let until = accepted.at.after(accepted.kept_for.unwrap_or(UNSAID_VISIBILITY));
-        let is_late = self.is_unheard(accepted.at);
+        let is_late = self.is_unheard(accepted.at, cx);
         self.backend.has_sent_lists |= extended.is_some();
         let has_sent_lists = self.backend.has_sent_lists;
         self.beaten_at = Some(accepted.at);
@@ -109,9 +114,9 @@ impl Jobs {
 
     /// Whether the backend may take the worker for dead at this moment, because it has accepted no
     /// heartbeat for so long.
-    pub(super) fn is_unheard(&self, at: Moment) -> bool {
-        self.beaten_at
-            .is_some_and(|beaten| beaten.elapsed(at) >= HEARTBEAT_TIMEOUT)
+    pub(super) fn is_unheard(&self, at: Moment, cx: &Context) -> bool {
+        let timeout = HEARTBEAT_TIMEOUT.max(cx.backend.heartbeat_interval().saturating_mul(BEATS_UNTIL_DEAD));
+        self.beaten_at.is_some_and(|beaten| beaten.elapsed(at) >= timeout)
     }
 
     /// The backend replied to a request of this moment that the job does not exist. ojs-init

@@ -24,6 +24,8 @@ pub(crate) struct EndFacts {
 /// Questions about the backend.
 pub(crate) trait BackendFacts {
     fn traits(&self) -> BackendTraits;
+    /// The time between two heartbeats.
+    fn heartbeat_interval(&self) -> Duration;
     /// When its store last showed itself.
     fn store_seen(&self) -> Option<Moment>;
     /// When the backend last accepted an outcome.

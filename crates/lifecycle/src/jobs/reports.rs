@@ -136,7 +136,7 @@ impl Jobs {
             return false;
         };
         let is_to_check = |report: &Report| !report.what.is_ack() && !report.is_seen_ours;
-        let is_over = job.suspicion.may_have_lapsed || job.reserved_until <= cx.now || self.is_unheard(cx.now);
+        let is_over = job.suspicion.may_have_lapsed || job.reserved_until <= cx.now || self.is_unheard(cx.now, cx);
         is_over && job.report().is_some_and(is_to_check)
     }
 

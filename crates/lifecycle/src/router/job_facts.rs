@@ -14,6 +14,10 @@ impl BackendFacts for Link {
         self.session.traits
     }
 
+    fn heartbeat_interval(&self) -> Duration {
+        self.session.heartbeats.interval
+    }
+
     fn store_seen(&self) -> Option<Moment> {
         self.session.store_seen
     }

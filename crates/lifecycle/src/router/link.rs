@@ -82,7 +82,7 @@ impl Lifecycle {
                     extended: extended.as_ref(),
                 };
                 self.jobs(now, |jobs, cx| {
-                    jobs.note_extended(&accepted);
+                    jobs.note_extended(&accepted, cx);
                     jobs.look_for_lost(&accepted, cx);
                 });
             }
