@@ -116,7 +116,10 @@ impl JobNarrator {
         now: Duration,
     ) -> LogRecord {
         let (what, follows) = if failure == Failure::Unsupported {
-            ("is not saved, the backend saves none", "another attempt begins anew")
+            (
+                "is not saved, the backend saves none",
+                "another attempt begins anew; ojs-init asks again in ten minutes",
+            )
         } else if failure == Failure::Unanswered {
             ("may not be saved, the backend did not answer in time", MAY_BEGIN_BEFORE)
         } else if failure == Failure::NotSent {

@@ -312,7 +312,7 @@ pub enum JobNotice {
     ResultDropped(Arc<Subject>),
     /// A checkpoint of the job was not saved, or its request got no clear answer. If it was not
     /// saved, the next attempt begins at the one before. If the backend saves no checkpoints at
-    /// all, the first such notice covers all.
+    /// all, such a notice covers those that ojs-init does not send for a while.
     CheckpointNotSaved(Arc<Subject>, Failure),
     /// The job with its checkpoint is longer than the longest frame. A new checkpoint is not saved.
     /// One that is saved is left out, and the worker gets the job without it.

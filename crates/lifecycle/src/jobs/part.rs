@@ -41,12 +41,10 @@ pub(crate) struct KnownBackend {
     /// Since when the backend refuses the full form of an ACK and accepts the bare one
     /// (requirements C-24).
     pub(super) bare_acks_since: Option<Moment>,
-    /// The backend accepts no progress.
-    pub(super) has_no_progress: bool,
-    /// The backend saves no checkpoints.
-    pub(super) has_no_checkpoints: bool,
-    /// The log has a line about missing checkpoints.
-    pub(super) is_without_checkpoints_said: bool,
+    /// When the backend last answered that it accepts no progress.
+    pub(super) no_progress_at: Option<Moment>,
+    /// When the backend last answered that it saves no checkpoints.
+    pub(super) no_checkpoints_at: Option<Moment>,
     /// A reply to a heartbeat had a list of the extended reservations.
     pub(super) has_sent_lists: bool,
 }

@@ -1,11 +1,12 @@
 //! Progress and checkpoints. ojs-init passes them on if the backend accepts them. A failure here
 //! never affects the job.
 
-use std::mem;
 use std::time::Duration;
 
 use crate::api::ids::{Claim, Text};
-use crate::api::{About, Call, ErrorCode, Failure, JOB_FRAME_BYTES, JobNotice, JobRequest, JobTimer, Progress, Reply};
+use crate::api::{
+    About, Call, ErrorCode, Failure, JOB_FRAME_BYTES, JobNotice, JobRequest, JobTimer, Moment, Progress, Reply,
+};
 use crate::jobs::job::{Job, Place};
 use crate::jobs::part::{Context, Jobs};
 
@@ -14,6 +15,10 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Attempts to save a checkpoint before the worker gets the failure.
 const CHECKPOINT_ATTEMPTS: u32 = 4;
+
+/// Time for which ojs-init sends no request of a kind that the backend does not offer. A router
+/// that has lost a route for a moment answers like such a backend.
+const NOT_OFFERED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// Most characters of a progress message that operators are shown.
 const MOST_MESSAGE_CHARS: usize = 80;
@@ -25,7 +30,7 @@ impl Jobs {
         if let Some(job) = self.ledger.get_mut(claim) {
             job.news.last_progress = Some(Box::new((for_operators(&progress), cx.now)));
         }
-        if self.backend.has_no_progress {
+        if is_not_offered(self.backend.no_progress_at, cx) {
             if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {
                 let id = job.id().clone();
                 self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", id);
@@ -44,7 +49,8 @@ impl Jobs {
         let Some(job) = self.ledger.get_mut(claim) else { return };
         // The outcome may have been carried out already, and the job may run elsewhere.
         let is_at_work = job.holder().is_some() && !job.is_lost && !job.is_dropped;
-        if job.news.progress_call.is_some() || !is_at_work || self.backend.has_no_progress {
+        let is_not_offered = is_not_offered(self.backend.no_progress_at, cx);
+        if job.news.progress_call.is_some() || !is_at_work || is_not_offered {
             return;
         }
         let Some(progress) = job.news.progress.take() else {
@@ -62,7 +68,9 @@ impl Jobs {
     }
 
     pub(crate) fn progress_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
-        self.backend.has_no_progress |= *reply == Reply::Failed(Failure::Unsupported);
+        if *reply == Reply::Failed(Failure::Unsupported) {
+            self.backend.no_progress_at = Some(cx.now);
+        }
         let Some(job) = self.ledger.get_mut(claim) else { return };
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
@@ -76,8 +84,9 @@ impl Jobs {
 
     /// Stores the newest checkpoint, which replaces one that was not sent.
     pub(crate) fn checkpoint(&mut self, claim: Claim, state: Text, cx: &Context) {
-        if self.backend.has_no_checkpoints {
-            return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
+        if is_not_offered(self.backend.no_checkpoints_at, cx) {
+            // The log has a line about the answer of the backend.
+            return self.refuse_checkpoint(claim, Failure::Unsupported);
         }
         if self.is_too_large_beside_its_job(claim, &state, cx) {
             return self.checkpoint_is_too_large(claim);
@@ -134,7 +143,9 @@ impl Jobs {
     }
 
     pub(crate) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
-        self.backend.has_no_checkpoints |= *reply == Reply::Failed(Failure::Unsupported);
+        if *reply == Reply::Failed(Failure::Unsupported) {
+            self.backend.no_checkpoints_at = Some(cx.now);
+        }
         let Some(state) = self.ledger.checkpoint_answered(claim) else {
             return;
         };
@@ -170,15 +181,17 @@ impl Jobs {
 
     /// Reports the unsaved checkpoint to the log and to the holder of the job.
     fn checkpoint_is_not_saved(&mut self, claim: Claim, failure: Failure) {
-        let Some(job) = self.ledger.get(claim) else { return };
-        let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
-        let is_unsupported = failure == Failure::Unsupported;
-        // A backend without checkpoints gets one line.
-        let was_said = &mut self.backend.is_without_checkpoints_said;
-        if job.needs_its_checkpoint() && !(is_unsupported && mem::replace(was_said, true)) {
+        if let Some(job) = self.ledger.get(claim).filter(|job| job.needs_its_checkpoint()) {
+            let subject = job.subject();
             self.notify(JobNotice::CheckpointNotSaved(subject, failure));
         }
-        let (code, message) = if is_unsupported {
+        self.refuse_checkpoint(claim, failure);
+    }
+
+    fn refuse_checkpoint(&mut self, claim: Claim, failure: Failure) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let (id, holder) = (job.id().clone(), job.holder());
+        let (code, message) = if failure == Failure::Unsupported {
             (ErrorCode::NotOffered, "the backend saves no checkpoints")
         } else if failure.may_pass() {
             (
@@ -202,6 +215,11 @@ impl Jobs {
             self.notify(JobNotice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
         }
     }
+}
+
+/// Whether the backend answered a moment ago that it does not offer a request.
+fn is_not_offered(answered_at: Option<Moment>, cx: &Context) -> bool {
+    answered_at.is_some_and(|at| at.elapsed(cx.now) < NOT_OFFERED_FOR)
 }
 
 /// The part of progress that the status shows.

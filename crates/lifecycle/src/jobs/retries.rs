@@ -11,6 +11,11 @@ impl Jobs {
     /// Retries at this moment the reports and looks whose last failure has no cause any more.
     /// Returns whether there is one.
     pub(crate) fn retry_now(&mut self, failures: Failures, at: Moment, is_soon: bool) -> bool {
+        if failures == Failures::OfAnOutage {
+            // The backend may be another version than before the outage.
+            self.backend.no_progress_at = None;
+            self.backend.no_checkpoints_at = None;
+        }
         let mut is_one_retried = false;
         for (claim, report) in self.ledger.reports() {
             let is_in_flight = !report.step.is_pause();
