@@ -89,9 +89,10 @@ impl LastWords {
                 info(format_args!("Worker stopped gracefully; exit status {status}"))
             }
             (EndedBy::Asked(_), _) => warn(format_args!(
-                "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
+                "Worker stopped; {} cut off, {} finished and not reported{}; exit status {status}",
                 jobs(account.cut_off),
-                jobs(account.unreported)
+                jobs(account.unreported),
+                left_to_lapse(account)
             )),
             (EndedBy::AtOnce, _) => warn(format_args!("Worker stopped at once{left}; exit status {status}")),
             (EndedBy::NotStarted(_), _) => self.not_started_at_all(&left, status),
@@ -122,7 +123,18 @@ fn left_undone(account: &EndReport) -> String {
     if account.unreported > 0 {
         left.push_str(&format!(", {} finished and not reported", jobs(account.unreported)));
     }
-    left
+    left + &left_to_lapse(account)
+}
+
+/// Jobs without an accepted outcome that `left_undone` has not counted yet.
+fn left_to_lapse(account: &EndReport) -> String {
+    let tally = &account.tally;
+    let settled = tally.cut_off_failed + tally.cut_off_handed_back;
+    let counted = account.unreported + account.cut_off.saturating_sub(settled);
+    match tally.left.saturating_sub(counted) {
+        0 => String::new(),
+        left => format!(", {} left to the visibility timeout", jobs(left)),
+    }
 }
 
 /// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty if it held none.

@@ -75,6 +75,13 @@ pub fn last_words() -> Vec<EndReport> {
             ..asked.clone()
         },
         EndReport {
+            tally: ShutdownCounts {
+                left: 2,
+                ..ShutdownCounts::default()
+            },
+            ..asked.clone()
+        },
+        EndReport {
             is_abandoned: true,
             cut_off: 1,
             status: Some(143),
