@@ -23,6 +23,9 @@ const (
 	// maxQueued is how many frames about the connection may wait; ojs-init needs one or two at a
 	// time.
 	maxQueued = 100
+	// noJob is the id of no job. ojs-init answers a heartbeat for it once it has read what came
+	// before.
+	noJob = "ojs-worker-stop"
 )
 
 // frame is one of ojs-init or of the worker, of any type but ready. Type and JobID come first,
@@ -87,8 +90,9 @@ type session struct {
 
 	mu sync.Mutex
 	// held has the jobs whose answer is not written.
-	held                                map[string]*Job
-	isDraining, isTerminating, isClosed bool
+	held map[string]*Job
+	// isReady: a ready was queued. isDrained: no more jobs are asked for, and none is on its way.
+	isReady, isDrained, isTerminating, isClosed bool
 	// stopsAt is when ojs-init cancels what is left; zero while that is unknown.
 	stopsAt time.Time
 	// lost is the result of Run once the connection is closed.
@@ -159,7 +163,10 @@ func (s *session) onHello(got *frame) {
 	if limit := s.options.Concurrency; limit > 0 {
 		got.Concurrency = min(got.Concurrency, limit)
 	}
-	s.enqueue(s.ready(got.Concurrency))
+	if !s.isDrained {
+		s.isReady = true
+		s.enqueue(s.ready(got.Concurrency))
+	}
 	s.onLifecycle(got)
 }
 
@@ -178,6 +185,11 @@ func (s *session) onLifecycle(got *frame) {
 }
 
 func (s *session) onError(got *frame) {
+	if got.JobID == noJob {
+		s.isDrained = true
+		s.endIfDone()
+		return
+	}
 	level := slog.LevelWarn
 	if slices.Contains([]string{"lost", "not_held", "not_offered"}, got.Code) {
 		// These are usual: an answer after a cancel, and a backend that saves no checkpoints.
@@ -259,15 +271,18 @@ func (s *session) ready(concurrency int) map[string]any {
 func (s *session) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isDraining = true
-	if len(s.held) > 0 {
+	if s.isReady && !s.isTerminating {
+		// Jobs may be on their way until ojs-init has read that no more are taken.
 		s.enqueue(s.ready(0))
+		s.enqueue(&frame{Type: "heartbeat", JobID: noJob})
+		return
 	}
+	s.isDrained = true
 	s.endIfDone()
 }
 
 func (s *session) endIfDone() {
-	if len(s.held) == 0 && (s.isClosed || s.isDraining || s.isTerminating) {
+	if len(s.held) == 0 && (s.isClosed || s.isDrained || s.isTerminating) {
 		s.end(s.lost)
 	}
 }

@@ -57,6 +57,10 @@ func (s *server) job(id string) { s.write(`{"type":"job","job":{"id":"` + id + `
 func (s *server) expect(part string) string {
 	s.t.Helper()
 	line, err := s.lines.ReadString('\n')
+	if strings.Contains(line, `"heartbeat","job_id":"ojs-worker-stop"`) {
+		s.write(`{"type":"error","code":"not_held","message":"no","job_id":"ojs-worker-stop"}`)
+		return s.expect(part)
+	}
 	if err != nil || !strings.Contains(line, part) {
 		s.t.Fatalf("%q instead of %q (%v)", line, part, err)
 	}

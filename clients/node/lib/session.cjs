@@ -166,9 +166,8 @@ class Session {
 
   /** Only a `cancel` frame ends handlers. SIGTERM ends the worker once they have ended. */
   #onSigterm = () => {
-    if (!this.#isGreeted) return this.#end(0);
-    if (this.#held.jobs.size > 0 && !this.#isEnding) this.#write(this.#ready(0));
-    this.#endWhenIdle();
+    if (this.#isGreeted) this.stop();
+    else this.#end(0);
   };
 
   #endWhenIdle() {

@@ -163,6 +163,8 @@ test("SIGTERM with a job: no more are taken, and only a cancel ends the handler"
   child.kill("SIGTERM");
   const ready = await init.frame();
   assert.deepEqual([ready.type, ready.concurrency, ready.types], ["ready", 0, ["a"]]);
+  const { job_id } = await init.frame();
+  init.send({ type: "error", code: "not_held", message: "no", job_id });
   child.kill("SIGTERM");
   assert.deepEqual(await init.framesUntilPong(), []);
   init.send(cancel("shutdown"));

@@ -16,11 +16,8 @@ namespace Ojs\Worker;
 final class SocketSession extends Session
 {
     private const IDLE_SECONDS = 1.0;
-    /**
-     * After a SIGTERM, a wait for a job that ojs-init sent before it read that this process takes
-     * no more.
-     */
-    private const LAST_JOB_SECONDS = 0.05;
+    /** The id of no job. ojs-init answers a heartbeat for it once it has read what came before. */
+    private const NO_JOB = 'ojs-worker-stop';
 
     /** Null until this process is ready. */
     private ?Link $link = null;
@@ -28,7 +25,7 @@ final class SocketSession extends Session
     /** @var ?array<string, mixed> a job frame that has not begun; ojs-init sends one at a time */
     private ?array $next = null;
     private bool $isNotOffered = false;
-    /** After a SIGTERM no more jobs are taken. Handlers do not learn of it: they finish. */
+    /** After a SIGTERM, which handlers do not learn of: no job is on its way any more. */
     private bool $isLeaving = false;
 
     public function __construct(private readonly Runner $runner)
@@ -71,11 +68,10 @@ final class SocketSession extends Session
                 }
                 continue;
             }
-            $isLast = $this->isStopping || $this->isLeaving;
-            $this->read($isLast ? self::LAST_JOB_SECONDS : self::IDLE_SECONDS);
-            if (($isLast || $this->link->isClosed) && $this->next === null) {
+            if ($this->isStopping || $this->isLeaving || $this->link->isClosed) {
                 return 0;
             }
+            $this->read(self::IDLE_SECONDS);
         }
     }
 
@@ -139,8 +135,8 @@ final class SocketSession extends Session
         if (getmypid() !== $this->pid || $this->link === null) {
             exit(0);
         }
-        $this->isLeaving = true;
         $this->sayReady(0);
+        $this->link->write(Json::encode(['type' => 'heartbeat', 'job_id' => self::NO_JOB]));
     }
 
     private function onSigurg(): void
@@ -209,6 +205,10 @@ final class SocketSession extends Session
 
     private function takeError(string $code, string $message, string $id): void
     {
+        if ($id === self::NO_JOB) {
+            $this->isLeaving = true;
+            return;
+        }
         if ($code !== 'not_offered' || !$this->isNotOffered) {
             $this->runner->log->write('warning', "ojs-init refuses a frame: $code (job: $id): $message");
         }

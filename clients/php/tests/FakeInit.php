@@ -84,7 +84,10 @@ final class FakeInit
         foreach ($lines as $line) {
             $frame = json_decode($line, true, flags: JSON_THROW_ON_ERROR);
             $this->frames[] = $frame;
-            if ($frame['type'] === 'ready') {
+            if ($frame['type'] === 'heartbeat' && !isset($this->held[$frame['job_id']])) {
+                $error = ['type' => 'error', 'code' => 'not_held', 'message' => 'no', 'job_id' => $frame['job_id']];
+                $this->sendTo($number, $error);
+            } elseif ($frame['type'] === 'ready') {
                 $link['free'] = $frame['concurrency'];
             } elseif (in_array($frame['type'], ['ack', 'fail', 'release'], true)) {
                 unset($this->held[$frame['job_id']]);

@@ -29,6 +29,8 @@ from ._handlers import Registry
 
 PROTOCOL = 1
 CLIENT = f"ojs-worker-python/{__version__} ({platform.python_implementation()} {platform.python_version()})"
+NO_JOB = "ojs-worker-stop"
+"""The id of no job. ojs-init answers a heartbeat for it once it has read what came before."""
 LOST_GRACE = 0.25
 """Seconds that handlers get to end when the connection is closed."""
 
@@ -133,7 +135,7 @@ class Session:
         self._changed = threading.Condition()
         self._unanswered = 0
         """Jobs whose answer is not written; guarded by `_changed`."""
-        self._is_greeted = self._stops = self._is_over = False
+        self._is_ready = self._is_asked_to_stop = self._stops = self._is_over = False
         self._error: Optional[BaseException] = None
         self._said: Set[str] = set()
 
@@ -154,10 +156,23 @@ class Session:
         signal handler."""
         self._actions.put(self._stop)
 
+    def _say_ready(self) -> None:
+        if not self._is_asked_to_stop:
+            self._is_ready = True
+            self._link.send(self._ready(self.concurrency))
+
     def _stop(self) -> None:
+        if self._is_asked_to_stop:
+            return
+        self._is_asked_to_stop = True
+        if self._is_ready and self.state != "terminate":
+            # Jobs may be on their way until ojs-init has read that no more are taken.
+            self._link.send(self._ready(0) + frame({"type": "heartbeat", "job_id": NO_JOB}))
+        else:
+            self._stop_when_idle()
+
+    def _stop_when_idle(self) -> None:
         self._stops = True
-        if self._is_greeted and self._unanswered and self.state != "terminate":
-            self._link.send(self._ready(0))
         self._end_if_done()
 
     def _end_if_done(self) -> None:
@@ -264,10 +279,9 @@ class Session:
         offered = max(typed(hello.get("concurrency"), int, 1), 1)
         self.concurrency = min(self.concurrency or offered, offered)
         self.max_frame = typed(hello.get("max_frame"), int, self.max_frame)
-        self._is_greeted = True
         self._on_lifecycle_frame({"state": "running", "reason": "at start", **hello})
         if self.state != "terminate":
-            self._send_soon(self._ready(self.concurrency))
+            self._actions.put(self._say_ready)
 
     def _on_lifecycle_frame(self, received: Frame) -> None:
         state, remaining_ms = received["state"], received.get("remaining_ms")
@@ -318,7 +332,9 @@ class Session:
 
     def _on_error_frame(self, received: Frame) -> None:
         code, text = received["code"], shown(received.get("message"), 1000)
-        if code == "unsupported_protocol":
+        if received.get("job_id") == NO_JOB:
+            self._stop_when_idle()
+        elif code == "unsupported_protocol":
             self._end(ProtocolError(f"ojs-init does not speak version {PROTOCOL} of the protocol: {text}"))
         elif code != "not_held" and text not in self._said:
             self._said.update([text] if code == "not_offered" else [])

@@ -58,11 +58,23 @@ class Connection:
 
     def expect(self, type: str, job_id: Optional[str] = None) -> Frame:
         """The next frame, which is of that type."""
-        line = self.lines.readline()
-        assert line, f"closed instead of {type}"
-        frame: Frame = json.loads(line)
+        frame = self.read()
+        assert frame is not None, f"closed instead of {type}"
         assert (frame["type"], frame.get("job_id")) == (type, job_id), frame
         return frame
+
+    def read(self) -> Optional[Frame]:
+        """The next frame; none at the end. A heartbeat for no job is answered."""
+        for line in self.lines:
+            frame: Frame = json.loads(line)
+            if (frame["type"], frame.get("job_id")) != ("heartbeat", "ojs-worker-stop"):
+                return frame
+            self.send({"type": "error", "code": "not_held", "message": "no", "job_id": frame["job_id"]})
+        return None
+
+    def rest(self) -> List[Frame]:
+        """All frames until the worker closes the connection."""
+        return list(iter(self.read, None))
 
     def close(self) -> None:
         self.sock.shutdown(socket.SHUT_RDWR)

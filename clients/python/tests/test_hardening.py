@@ -185,6 +185,7 @@ print("over", file=sys.stderr)
         first.send(job("j", "t", "exit"))
         third = self.accept()
         os.kill(second.pid, signal.SIGTERM)  # As ojs-init does with one process that it gives up.
+        self.assertEqual([frame["type"] for frame in second.rest()], ["ready"])
         fourth = self.accept()
         for connection in (third, fourth):
             connection.terminate()
@@ -197,8 +198,8 @@ print("over", file=sys.stderr)
         second.expect("progress", "k")
         first.send(job("j", "t", "stop"))
         for connection, id in ((first, "j"), (second, "k")):
-            lines = [json.loads(line) for line in connection.lines.readlines()]
-            self.assertEqual([line["result"] for line in lines if line["type"] == "ack"], ["done"], id)
+            results = [frame["result"] for frame in connection.rest() if frame["type"] == "ack"]
+            self.assertEqual(results, ["done"], id)
         self.assertIn("over", self.ends(process, 0))
 
     def test_a_fork_that_fails_is_tried_again(self) -> None:

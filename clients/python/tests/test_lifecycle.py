@@ -1,6 +1,5 @@
 """The beginning and the end of a worker's process. The shared sessions show the usual ends."""
 
-import json
 import os
 import signal
 import subprocess
@@ -45,8 +44,7 @@ class Ends(SocketTest):
         self.assertEqual(connection.expect("ready"), {**connection.ready, "concurrency": 0})
         connection.send(job("j2", "t", "on its way"))
         connection.expect("progress", "j2")
-        lines = connection.lines.readlines()
-        self.assertEqual(sorted(json.loads(line)["result"] for line in lines), ["on its way", "x"])
+        self.assertEqual(sorted(frame["result"] for frame in connection.rest()), ["on its way", "x"])
         self.assertIn("returned", self.ends(process, 0))
 
     def test_a_late_sigterm_changes_nothing(self) -> None:
@@ -105,7 +103,7 @@ worker.run()
         connection.send({"type": "ping", "id": 1})
         connection.expect("pong")
         process.send_signal(signal.SIGTERM)
-        frames = {frame["type"]: frame for frame in map(json.loads, connection.lines.readlines())}
+        frames = {frame["type"]: frame for frame in connection.rest()}
         self.assertEqual(frames["ack"]["result"], "done")
         self.ends(process, 0)
 
@@ -114,8 +112,7 @@ worker.run()
         process, connection = self.begin(source)
         connection.send(job("j1", "stop"))
         # The answer comes before or behind `ready`, by the thread that is faster.
-        lines = b"".join(connection.lines.readlines())
-        self.assertIn(b'"type":"ack","job_id":"j1"', lines)
+        self.assertIn(("ack", "j1"), [(frame["type"], frame.get("job_id")) for frame in connection.rest()])
         self.assertIn("over", self.ends(process, 0))
 
     def test_serve_in_a_loop_that_is_there_and_its_cancel(self) -> None:
@@ -139,7 +136,7 @@ asyncio.run(main())
 """)
         connection.send(job("j1"))
         connection.expect("progress", "j1")
-        frames = {frame["type"]: frame for frame in map(json.loads, connection.lines.readlines())}
+        frames = {frame["type"]: frame for frame in connection.rest()}
         self.assertEqual((frames.get("fail"), frames["release"]["reason"]), (None, "shutdown"))
         self.assertIn("cancelled", self.ends(process, 0))
 
@@ -165,7 +162,7 @@ asyncio.run(main())
         self.assertEqual(connection.expect("fail", "j0")["error"]["type"], "CancelledError")
         # The loop cancels its tasks in no certain order.
         connection.send(*(job(f"j{number}", "long") for number in range(1, 5)))
-        answers = [(frame["type"], frame.get("reason")) for frame in map(json.loads, connection.lines.readlines())]
+        answers = [(frame["type"], frame.get("reason")) for frame in connection.rest()]
         self.assertEqual([answer for answer in answers if answer[0] != "ready"], [("release", "shutdown")] * 4)
         self.ends(process, 0)
 
@@ -304,6 +301,7 @@ print("parent returns", file=sys.stderr)
         for connection in connections:
             self.assertEqual(connection.expect("ready")["concurrency"], 0)
             self.assertEqual(connection.expect("ack", "j")["result"], connection.pid)
+            self.assertEqual(connection.rest(), [])
         self.assertIn("parent returns", self.ends(process, 0))
 
     def test_without_ojs_init_nothing_is_tried_again(self) -> None:

@@ -77,10 +77,13 @@ class FakeInit
     @sock.write(text)
   end
 
-  # The next frame; nil at the end of the connection.
+  # The next frame; nil at the end of the connection. A heartbeat for no job is answered.
   def next_frame(seconds = PATIENCE)
     line = next_line(seconds)
-    line && JSON.parse(line)
+    frame = line && JSON.parse(line)
+    return frame unless frame && frame.values_at("type", "job_id") == %w[heartbeat ojs-worker-stop]
+    send_frame({ type: "error", code: "not_held", message: "no", job_id: frame["job_id"] })
+    next_frame(seconds)
   end
 
   def next_line(seconds = PATIENCE)

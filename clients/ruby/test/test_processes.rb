@@ -52,6 +52,9 @@ class TestProcesses < Minitest::Test
     @children.each { |child| read(child) }
     Process.kill("TERM", @pid)
     assert_equal([0, 0], @children.map { |child| read(child)["concurrency"] })
+    @children.each do |child|
+      child.puts(JSON.generate(type: "error", code: "not_held", message: "no", job_id: read(child)["job_id"]))
+    end
     assert_equal(0, Process.wait2(@pid)[1].exitstatus)
   end
 

@@ -15,6 +15,9 @@ use crate::link::{Link, lock, read_lines, spawn};
 use crate::log::{OneLine, guarded};
 use crate::{answer, error::Error, job::Job, registry::Registry};
 
+/// The id of no job. ojs-init answers a heartbeat for it once it has read what came before.
+const NO_JOB: &str = "ojs-worker-stop";
+
 /// Time for handlers to clean up after ojs-init closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
 
@@ -36,7 +39,9 @@ struct State {
     is_waking: bool,
     /// What this connection said in `ready`; 0 before.
     concurrency: usize,
-    /// No more jobs are taken: after `terminate` or SIGTERM.
+    /// After SIGTERM: ojs-init is asked for no more jobs, and some may be on their way.
+    is_draining: bool,
+    /// No more jobs come: after `terminate`, or after SIGTERM.
     is_ending: bool,
     stops_at: Option<Instant>,
     /// When the connection closed, and how many jobs were held then.
@@ -95,10 +100,12 @@ impl Session {
     /// SIGTERM: take no more jobs, finish those that are held. Only a `cancel` ends a handler.
     pub(crate) fn on_signal(&self) {
         let mut state = lock(&self.state);
-        state.is_ending = true;
         if mem::take(&mut state.concurrency) > 0 {
+            state.is_draining = true;
             self.link.send_later(self.registry.ready(0));
+            self.link.send_later(frame::about("heartbeat", NO_JOB, &[]));
         }
+        state.is_ending |= !state.is_draining;
         self.changed.notify_all();
     }
 
@@ -197,6 +204,10 @@ impl Session {
         let (job_id, code, message) = (OneLine(&frame.job_id), OneLine(&frame.code), OneLine(&frame.message));
         let mut state = lock(&self.state);
         match frame.code.as_str() {
+            _ if frame.job_id == NO_JOB => {
+                state.is_ending = true;
+                return self.changed.notify_all();
+            }
             "unsupported_protocol" => {
                 state.refusal = Some(format!("ojs-init does not speak protocol 1: {message}"));
                 self.changed.notify_all();

@@ -54,7 +54,12 @@ impl Run {
     fn next(&mut self) -> Value {
         let mut line = String::new();
         self.socket.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
+        let frame: Value = serde_json::from_str(&line).unwrap();
+        if frame["job_id"] == "ojs-worker-stop" {
+            self.send(&json!({"type": "error", "code": "not_held", "message": "no", "job_id": frame["job_id"]}));
+            return self.next();
+        }
+        frame
     }
 
     fn end(&mut self) -> ExitStatus {

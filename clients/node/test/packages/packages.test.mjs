@@ -230,6 +230,7 @@ test("a NestJS application runs jobs, and its shutdown hooks wait for the last o
   await init.framesUntilPong();
   child.kill("SIGTERM");
   assert.equal((await init.frame()).concurrency, 0);
+  assert.equal((await init.frame()).type, "heartbeat");
   assert.deepEqual(await init.framesUntilPong(), []);
   assert.equal(said.text, "");
   init.send(terminate, cancel("shutdown"));

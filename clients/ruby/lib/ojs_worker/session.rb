@@ -9,6 +9,8 @@ module OjsWorker
     # Seconds that handlers get for cleanup when ojs-init has closed the connection.
     LOST_GRACE = 0.25
     STATES = %w[running quiet terminate].freeze
+    # The id of no job. ojs-init answers a heartbeat for it once it has read what came before.
+    NO_JOB = "ojs-worker-stop"
 
     # Running, quiet or terminate; most jobs at once and the worker's name, nil before `hello`; the
     # seconds that each step, by job type and name, took last; the longest frame that ojs-init takes,
@@ -22,7 +24,7 @@ module OjsWorker
       @lock = Mutex.new
       @changed = ConditionVariable.new
       @held, @step_times, @not_offered = {}, {}, Set.new
-      @greeted = @stop_asked = @stopping = false
+      @greeted = @stop_asked = @stopping = @may_end = false
     end
 
     # Serve until the worker is told to end and no job is held, or ojs-init closes the connection.
@@ -94,11 +96,13 @@ module OjsWorker
 
     private
 
-    def done? = @lock.synchronize { ending? && @held.empty? && @link.flushed? }
+    def done? = @lock.synchronize { (@may_end || @state == "terminate") && @held.empty? && @link.flushed? }
 
     def begin_stop
       @stopping = true
-      @link.post(ready_frame(0)) if @greeted && @state != "terminate"
+      return @may_end = true unless @greeted
+      # Jobs may be on their way until ojs-init has read that no more are taken.
+      @link.post(ready_frame(0) << Wire.frame("heartbeat", NO_JOB)) if @state != "terminate"
     end
 
     def ready_frame(concurrency)
@@ -147,6 +151,7 @@ module OjsWorker
 
     # An error frame only informs; a lost job gets a `cancel` of its own.
     def on_error(code, message, job_id)
+      return @may_end = true if job_id == NO_JOB
       raise ProtocolError, Wire.line(message, 1000) if code == "unsupported_protocol"
       return if code == "not_offered" && !@not_offered.add?(message)
       level = code == "not_held" ? :debug : :warn

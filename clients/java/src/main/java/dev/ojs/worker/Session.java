@@ -12,6 +12,8 @@ import java.util.regex.*;
 /** The protocol: reads frames, knows which jobs are held, sends their answers. */
 final class Session {
     private static final int PROTOCOL = 1;
+    /** The id of no job. ojs-init answers a heartbeat for it once it has read what came before. */
+    private static final String NO_JOB = "ojs-worker-stop";
     /** The id in a frame that Jackson cannot read, because of a number that is too long. */
     private static final Pattern JOB_ID = Pattern.compile("\\{\"type\":\"job\",\"job\":\\{"
             + "(?:\"[^\"\\\\]*+\":(?:\"[^\"\\\\]*+\"|[-+.\\w]++),)*?\"id\":\"([^\"\\\\]++)\"");
@@ -23,8 +25,10 @@ final class Session {
     private final Map<String, Job> held = new ConcurrentHashMap<>();
     /** Jobs whose answer the link has not got yet: a job is not held any more before that. */
     private final AtomicInteger unanswered = new AtomicInteger();
-    private boolean isGreeted;
+    private boolean isReady;
     private boolean hasWarnedOfOffer;
+    private boolean isStopAsked;
+    /** No job is on its way any more. */
     private volatile boolean isStopping;
 
     Session(Registry registry, Link link) {
@@ -43,9 +47,15 @@ final class Session {
 
     /** Takes no more jobs; those that are held go on. From any thread. */
     synchronized void stop() {
-        if (!isStopping && isGreeted && !lifecycle.isTerminating()) { sendReady(0); }
-        isStopping = true;
-        link.wakeUp();
+        if (isStopAsked) { return; }
+        isStopAsked = true;
+        if (isReady && !lifecycle.isTerminating()) {
+            sendReady(0);
+            send("heartbeat", NO_JOB, Map.of());
+        } else {
+            isStopping = true;
+            link.wakeUp();
+        }
     }
 
     /** Cancels every job that is held. */
@@ -82,9 +92,9 @@ final class Session {
         }
         onLifecycle(frame);
         lifecycle.maxFrame = frame.path("max_frame").asInt(Integer.MAX_VALUE);
-        isGreeted = true;
         int most = Math.max(1, frame.path("concurrency").asInt(1));
-        if (!isStopping && !lifecycle.isTerminating()) {
+        if (!isStopAsked && !lifecycle.isTerminating()) {
+            isReady = true;
             sendReady(registry.options.concurrency == 0 ? most : Math.min(registry.options.concurrency, most));
         }
     }
@@ -146,6 +156,10 @@ final class Session {
 
     /** An error is a message, and ends no handler. */
     private void onError(String code, String message, String jobId) {
+        if (jobId.equals(NO_JOB)) {
+            isStopping = true;
+            return;
+        }
         if (code.equals("unsupported_protocol")) {
             throw new OjsException("ojs-init does not speak protocol " + PROTOCOL + ": " + Json.oneLine(message));
         }

@@ -83,6 +83,16 @@ final class FakeInit implements AutoCloseable {
         }).get(PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
 
+    /** Reads that the worker takes no more jobs, and tells it so. */
+    void readStop() throws Exception {
+        JsonNode ready = next();
+        if (!ready.path("type").asText().equals("ready") || ready.path("concurrency").asInt(-1) != 0) {
+            throw new AssertionError("not a ready with concurrency 0: " + ready);
+        }
+        String nobody = next().get("job_id").asText();
+        send("{'type':'error','code':'not_held','message':'no','job_id':'" + nobody + "'}");
+    }
+
     /** How `run` ended; null when it returned. */
     Throwable ending() throws Exception {
         try {
