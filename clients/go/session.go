@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,9 @@ const (
 	// before.
 	noJob = "ojs-worker-stop"
 )
+
+// jobID finds the id in a job that encoding/json refuses, if it stands before anything nested.
+var jobID = regexp.MustCompile(`"job"\s*:\s*\{[^{}\[\]]*?"id"\s*:\s*"([^"\\]+)"`)
 
 // frame is one of ojs-init or of the worker, of any type but ready. Type and JobID come first,
 // because ojs-init reads these also where the rest of an answer is too long or broken.
@@ -122,10 +126,21 @@ func (s *session) read() {
 		}
 		var got frame
 		if err := json.Unmarshal(line, &got); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
+			s.refuse(line)
 			s.log.Warn("a frame of ojs-init is ignored: it is no JSON object", "bytes", len(line))
 			continue
 		}
 		s.onFrame(&got)
+	}
+}
+
+// refuse fails a job that encoding/json refuses, because it is nested too deep for it.
+func (s *session) refuse(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := jobID.FindSubmatch(line); found != nil {
+		why := &Failure{Code: "invalid_job", Type: "UnreadableJob", Message: "encoding/json cannot read the job"}
+		s.enqueue(&frame{Type: "fail", JobID: string(found[1]), Error: why})
 	}
 }
 

@@ -14,6 +14,8 @@ const CLEANUP_TIME = 250;
  * The id of no job: the error that ojs-init sends about it tells that it has read what came before.
  */
 const NO_JOB = "ojs-worker-stop";
+/** The id in a job frame that JSON.parse refuses, if it stands before anything nested. */
+const JOB_ID = /"job"\s*:\s*\{[^{}[\]]*?"id"\s*:\s*"([^"\\]+)"/;
 /** The modes of ojs-init in which the worker gets no socket. */
 const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
 
@@ -109,8 +111,19 @@ class Session {
         // into a log.
       }
       if (typeof frame?.type === "string") this.#receive(frame);
-      else this.#services.log("ignored a line from ojs-init that is not a frame", "warn");
+      else this.#refuse(line);
     }
+  }
+
+  /**
+   * Fails a job that the parser refuses, for example because it is nested too deep.
+   * @param {string} line
+   */
+  #refuse(line) {
+    const job_id = JOB_ID.exec(line)?.[1];
+    const error = { retryable: false, code: "invalid_job", message: "Node.js cannot read the job" };
+    if (job_id !== undefined) this.#write({ type: "fail", job_id, error });
+    this.#services.log("ignored a line from ojs-init that is not a frame", "warn");
   }
 
   /** @param {Record<string, any>} frame */

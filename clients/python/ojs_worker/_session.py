@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import queue
+import re
 import socket
 import sys
 import threading
@@ -31,6 +32,8 @@ PROTOCOL = 1
 CLIENT = f"ojs-worker-python/{__version__} ({platform.python_implementation()} {platform.python_version()})"
 NO_JOB = "ojs-worker-stop"
 """The id of no job. ojs-init answers a heartbeat for it once it has read what came before."""
+JOB_ID = re.compile(r'"job"\s*:\s*{[^{}[\]]*?"id"\s*:\s*"([^"\\]+)"')
+"""The id in a frame that Python cannot read, if it stands before anything nested."""
 LOST_GRACE = 0.25
 """Seconds that handlers get to end when the connection is closed."""
 
@@ -314,12 +317,13 @@ class Session:
         self.runner.start(self, job)
 
     def _on_unreadable(self, line: bytes, error: Exception) -> None:
-        log.error("a frame from ojs-init cannot be read: %s", type(error).__name__)
-        with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
-            job_id = json.loads(line, parse_int=str)["job"]["id"]
-            why = "Python does not read an integer of so many digits"
+        # Python's parser has limits of its own; a job that it refuses fails for good.
+        job = JOB_ID.search(line.decode(errors="replace"))
+        if job is not None:
+            why = f"Python cannot read the job: {type(error).__name__}"
             failure = {"retryable": False, "code": "invalid_job", "message": why}
-            self._send_soon(frame({"type": "fail", "job_id": job_id, "error": failure}))
+            self._send_soon(frame({"type": "fail", "job_id": job[1], "error": failure}))
+        log.error("a frame from ojs-init cannot be read: %s", type(error).__name__)
 
     def _on_ping_frame(self, received: Frame) -> None:
         self._send_soon(frame({"type": "pong", "id": received["id"]}))
