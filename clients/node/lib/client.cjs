@@ -66,7 +66,7 @@ class Client {
     if (!/^https?:\/\/[^/@]+(\/[^@]*)?$/.test(url)) {
       throw new TypeError('Client: set OJS_URL, or give { url: "http://127.0.0.1:8080" }; a token is an option of its own');
     }
-    this.#endpoint = `${url.replace(/\/+$/, "")}/ojs/v1/jobs`;
+    this.#endpoint = `${url.replace(/(\/ojs\/v1)?\/*$/, "")}/ojs/v1/jobs`;
     this.#token = (options.token ?? (process.env.OJS_ENQUEUE_TOKEN || process.env.OJS_AUTH_TOKEN))?.trim();
     // fetch would quote the token in its error.
     if (/[^!-~]/.test(this.#token ?? "")) throw new TypeError("Client: the token has a character that a header cannot have");

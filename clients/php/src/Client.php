@@ -31,7 +31,7 @@ final class Client
         #[\SensitiveParameter] ?string $token = null,
         private readonly float $timeout = 10.0,
     ) {
-        $this->url = rtrim($url ?? (string) getenv('OJS_URL'), '/');
+        $this->url = preg_replace('#(/ojs/v1)?/*$#D', '', $url ?? (string) getenv('OJS_URL'));
         if (!str_contains($this->url, '://')) {
             throw new \InvalidArgumentException('the URL of the backend is missing: set OJS_URL, or give one');
         }

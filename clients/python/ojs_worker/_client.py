@@ -101,7 +101,7 @@ class Client:
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         try:
-            parts = urllib.parse.urlsplit(url.rstrip("/") + "/ojs/v1/jobs")
+            parts = urllib.parse.urlsplit(url.rstrip("/").removesuffix("/ojs/v1").rstrip("/") + "/ojs/v1/jobs")
             connection = kinds[parts.scheme](str(parts.hostname), parts.port, timeout=self._timeout)
             with contextlib.closing(connection):
                 connection.request("POST", parts.path, body, headers)

@@ -26,7 +26,7 @@ module OjsWorker
     # @param timeout [Numeric] seconds to connect, and seconds for the answer
     # @raise [ArgumentError] without a URL
     def initialize(url: ENV.fetch("OJS_URL", nil), token: nil, tries: 4, timeout: 10)
-      @uri = URI("#{url.to_s.chomp("/")}/ojs/v1/jobs")
+      @uri = URI("#{url.to_s.sub(%r{(/ojs/v1)?/*\z}, "")}/ojs/v1/jobs")
       raise ArgumentError, "no http:// or https:// URL of a backend: set OJS_URL" unless @uri.is_a?(URI::HTTP)
       @token = [token, *ENV.values_at("OJS_ENQUEUE_TOKEN", "OJS_AUTH_TOKEN")].find { |each| each.to_s != "" }&.strip
       @tries, @timeout = tries, timeout
