@@ -7,21 +7,21 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import json
 import os
-import queue
+import select
 import signal
+import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NoReturn
 
-from ._basics import OjsError, log
+from ._basics import OjsError, frame, log
+
+if TYPE_CHECKING:
+    from ._session import Link
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-DEFAULT_CONCURRENCY = 10
-NO_OJS_INIT = 69
-"""The status of a process that cannot connect to ojs-init. Another one could not either."""
-TERMINATED = 70
-"""The status of a forked process that ojs-init told to end, as it tells all of them."""
 YOUNG = 10.0
 """Seconds: a process that lived shorter is replaced after a pause."""
 LEAST_PAUSE = 0.1
@@ -91,31 +91,33 @@ class Place:
 
 
 class Processes:
-    """The parent of `count` processes, which take `most` jobs at once in all, or, if that is 0, as
-    many as ojs-init allows. `run_child` gets its share of the jobs at once and returns the exit status of the
-    child. Each child that ends is replaced, unless the worker ends."""
+    """The parent of `count` processes. Each child that ends is replaced, unless the worker ends.
 
-    def __init__(self, count: int, most: int, run_child: Callable[[int], int]) -> None:
-        offered = int(os.environ.get("OJS_CONCURRENCY") or DEFAULT_CONCURRENCY)
-        total = min(most or offered, offered)
-        if count > total:
-            log.warning("%d processes are more than the jobs at once (%d): %d are started", count, total, total)
-        count = min(count, total)
-        self._places = [Place(total // count + (number < total % count)) for number in range(count)]
-        self._run_child = run_child
-        self._events: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._stops = False
+    The parent has a connection of its own, which takes no jobs: it brings `hello`, the shutdown and
+    the end of ojs-init. `on_hello` returns the most jobs at once of all processes, or raises.
+    `run_child` gets its share of them and returns the exit status of the child.
+    """
+
+    def __init__(
+        self, count: int, link: Link, on_hello: Callable[[Dict[str, Any]], int], run_child: Callable[[int], int]
+    ) -> None:
+        self._count, self._link, self._on_hello, self._run_child = count, link, on_hello, run_child
+        self._places: List[Place] = []
+        self._signals, self._signalled = socket.socketpair()
+        self._signalled.setblocking(False)
+        self._is_ending = self._is_closed = False
         self._status = 0
 
-    def run(self) -> int:
+    def run(self, path: str) -> int:
         """Return when all have ended, with the status of the first that ended badly during the
         stop."""
         if threading.current_thread() is not threading.main_thread():
             raise OjsError("run(processes=...) belongs into the main thread: it forks, and passes signals on")
         gc.collect()
         gc.freeze()
-        with handled(lambda number, _: self._events.put(number), *SIGNALS, signal.SIGCHLD):
-            while self._places:
+        with handled(lambda number, _: self._signal(number), *SIGNALS, signal.SIGCHLD):
+            self._link.connect(path)
+            while self._places or not self._is_ending:
                 self._start_due()
                 self._wait()
                 self._reap()
@@ -123,7 +125,11 @@ class Processes:
 
     def stop(self) -> None:
         """Let all processes finish their jobs and end."""
-        self._events.put(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(BlockingIOError):  # So many wait already.
+            self._signalled.send(bytes([number]))
 
     def _start_due(self) -> None:
         for place in self._places:
@@ -145,15 +151,45 @@ class Processes:
 
     def _wait(self) -> None:
         now = time.monotonic()
-        with contextlib.suppress(queue.Empty):
-            dues = [max(0.0, place.changes_at - now) for place in self._places if not place.pid]
-            number = self._events.get(timeout=min([LOOK_EVERY, *dues]))
-            if number in SIGNALS:
-                self._stop_all(number)
+        dues = [max(0.0, place.changes_at - now) for place in self._places if not place.pid]
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        if not self._is_closed:
+            poll.register(self._link, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(1000 * min([LOOK_EVERY, *dues]))]
+        if self._signals.fileno() in ready:
+            for number in self._signals.recv(100):
+                if number in SIGNALS:
+                    self._stop_all(number)
+        self._read()
+
+    def _read(self) -> None:
+        """Handle what ojs-init has sent to the parent."""
+        lines = [] if self._is_closed else self._link.receive()
+        if lines is None:
+            self._is_closed = True
+            self._begin_end()
+        for received in map(json.loads, lines or []):
+            if received["type"] == "hello":
+                self._make_places(self._on_hello(received))
+            elif received["type"] == "ping":
+                self._link.send(frame({"type": "pong", "id": received["id"]}))
+            if received.get("state") == "terminate":
+                self._begin_end()
+
+    def _make_places(self, total: int) -> None:
+        count = min(self._count, total)
+        if count < self._count:
+            log.warning("%d processes are more than the jobs at once (%d): %d are started", self._count, total, total)
+        self._places = [Place(total // count + (number < total % count)) for number in range(count)]
+
+    def _begin_end(self) -> None:
+        """No process is replaced any more."""
+        self._is_ending = True
+        self._places = [place for place in self._places if place.pid]
 
     def _stop_all(self, number: int) -> None:
-        self._stops = True
-        self._places = [place for place in self._places if place.pid]
+        self._begin_end()
         for place in self._places:
             os.kill(place.pid, number)  # It is not reaped yet, so nobody else can have its id.
 
@@ -161,16 +197,15 @@ class Processes:
         for place in list(self._places):
             reaped, status = os.waitpid(place.pid, os.WNOHANG) if place.pid else (0, 0)
             if reaped:
+                self._read()  # It may have ended because ojs-init told all processes to.
                 place.pid = 0
                 code = os.waitstatus_to_exitcode(status)
                 self._on_end(place, reaped, 128 - code if code < 0 else code)
 
     def _on_end(self, place: Place, pid: int, code: int) -> None:
-        if self._stops or code in (TERMINATED, NO_OJS_INIT):
-            self._status = self._status or (0 if code == TERMINATED else code)
+        if self._is_ending:
+            self._status = self._status or code
             self._places.remove(place)
-            if code == NO_OJS_INIT and not self._stops:
-                self._stop_all(signal.SIGTERM)
             return
         is_young = time.monotonic() - place.changes_at < YOUNG
         place.deaths = place.deaths + 1 if is_young else 0

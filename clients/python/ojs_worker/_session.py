@@ -19,7 +19,7 @@ import time
 import traceback
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, Optional, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, ProtocolError
 from ._basics import Discard, Release, Retry, __version__, frame, log, shown, text_of, typed
@@ -62,6 +62,7 @@ class Link:
         self.pid = os.getpid()
         self._sock = sock or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._lock = threading.Lock()
+        self._rest = b""
         _links.add(self)
 
     def connect(self, path: str) -> None:
@@ -96,6 +97,20 @@ class Link:
         except OSError as error:
             raise ConnectionLost("ojs-init has closed the connection") from error
 
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def receive(self) -> Optional[List[bytes]]:
+        """The lines that have come, without waiting; None at the end of the connection."""
+        try:
+            data = self._sock.recv(READ_SIZE, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return lines if data else None
+
     def lines(self) -> Iterator[bytes]:
         """The lines that ojs-init sends, until it closes the connection."""
         with contextlib.suppress(OSError), self._sock.makefile("rb", READ_SIZE) as stream:
@@ -113,6 +128,14 @@ def _close_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_close_in_child)
+
+
+def jobs_at_once(hello: Frame, most: int) -> int:
+    """How many jobs all connections together take, at most `most` unless that is 0. Raises ProtocolError."""
+    if hello["protocol"] != PROTOCOL:
+        raise ProtocolError(f"ojs-init speaks version {hello['protocol']!r} of the protocol, this is {PROTOCOL}")
+    offered = max(typed(hello.get("concurrency"), int, 1), 1)
+    return min(most or offered, offered)
 
 
 class Session:
@@ -276,11 +299,10 @@ class Session:
         self._actions.put(functools.partial(self._link.send, data))
 
     def _on_hello_frame(self, hello: Frame) -> None:
-        if hello["protocol"] != PROTOCOL:
-            self._end(ProtocolError(f"ojs-init speaks version {hello['protocol']!r} of the protocol, this is {PROTOCOL}"))
-            return
-        offered = max(typed(hello.get("concurrency"), int, 1), 1)
-        self.concurrency = min(self.concurrency or offered, offered)
+        try:
+            self.concurrency = jobs_at_once(hello, self.concurrency)
+        except ProtocolError as error:
+            return self._end(error)
         self.max_frame = typed(hello.get("max_frame"), int, self.max_frame)
         self._on_lifecycle_frame({"state": "running", "reason": "at start", **hello})
         if self.state != "terminate":

@@ -16,12 +16,12 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Iterator, List, Optional
 from typing import Protocol, Sequence, Tuple, Type, TypeVar, overload
 
-from ._basics import F, Default, NotUnderOjsInit, OjsError, Release, check_count, checks_options, frame, jsonable, log
+from ._basics import F, Default, OjsError, Release, check_count, checks_options, frame, jsonable, log
 from ._client import Client
 from ._handlers import Handler, P, R, Registry
 from ._jobs import AnyJob, AsyncEvent, AsyncJob, Job, drive
-from ._processes import NO_OJS_INIT, SIGNALS, TERMINATED, Processes, handled
-from ._session import LOST_GRACE, PROTOCOL, Link, Session, socket_path
+from ._processes import SIGNALS, Processes, handled
+from ._session import LOST_GRACE, PROTOCOL, Link, Session, jobs_at_once, socket_path
 
 J = TypeVar("J", bound=AnyJob)
 
@@ -123,7 +123,7 @@ class BaseWorker(Generic[J]):
         client: Optional[Client] = None, handle_signals: bool = True, socket_path: Optional[str] = None,
     ) -> None:  # fmt: skip
         """Make a worker for at most `concurrency` jobs at once; by default as many as ojs-init
-        allows (OJS_CONCURRENCY).
+        allows.
 
         `json_default` converts objects that are not JSON in results, checkpoints and enqueued jobs,
         or raises TypeError. `client` enqueues. `handle_signals=False` leaves SIGTERM and SIGINT
@@ -175,15 +175,15 @@ class BaseWorker(Generic[J]):
         """Take jobs until ojs-init, SIGTERM or `stop` ends the worker, and the jobs that it holds
         are answered.
 
-        With `processes` so many are forked, which share OJS_CONCURRENCY. Raises SystemExit where
+        With `processes` so many are forked, which share the concurrency. Raises SystemExit where
         the process has to end with a status that is not 0.
         """
         check_count("processes", processes)
         self._check_runnable()
         if processes is None:
             return self._run()
-        self._processes = Processes(processes, self._most, self._run_child)
-        status = self._processes.run()
+        self._processes = Processes(processes, Link(), lambda hello: jobs_at_once(hello, self._most), self._run_child)
+        status = self._processes.run(socket_path(self._socket_path))
         if status:
             raise SystemExit(status)
 
@@ -248,13 +248,10 @@ class BaseWorker(Generic[J]):
             self._run()
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else int(end.code is not None)
-        except NotUnderOjsInit as error:
-            log.error("%s", error)
-            return NO_OJS_INIT
         except BaseException:
             log.critical("the worker failed", exc_info=True)
             return 1
-        return TERMINATED if self._session and self._session.state == "terminate" else 0
+        return 0
 
 
 class Threads:

@@ -41,14 +41,14 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 class Connection:
     """One connection of a worker."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, concurrency: int, is_parents: bool) -> None:
         sock.settimeout(PATIENCE)
         self.sock = sock
         self.lines = sock.makefile("rb")
         self.pid = int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
-        hello = {"type": "hello", "protocol": 1, "worker_id": "w", "state": "running", "concurrency": 4}
+        hello = {"type": "hello", "protocol": 1, "worker_id": "w", "state": "running", "concurrency": concurrency}
         self.send({**hello, "queues": ["default"], "max_frame": 1 << 22})
-        self.ready = self.expect("ready")
+        self.ready = {} if is_parents else self.expect("ready")
 
     def send(self, *frames: Frame) -> None:
         self.sock.sendall(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
@@ -93,8 +93,9 @@ class SocketTest(unittest.TestCase):
         self.listener.listen(16)
         self.listener.settimeout(PATIENCE)
 
-    def accept(self) -> Connection:
-        connection = Connection(self.listener.accept()[0])
+    def accept(self, concurrency: int = 4, is_parents: bool = False) -> Connection:
+        """The next connection, greeted; that of the parent of several processes is never ready."""
+        connection = Connection(self.listener.accept()[0], concurrency, is_parents)
         self.addCleanup(connection.lines.close)
         self.addCleanup(connection.sock.close)
         return connection

@@ -177,8 +177,9 @@ print("over", file=sys.stderr)
 """
 
     def begin(self) -> Any:
-        process = self.start(self.SOURCE, OJS_CONCURRENCY="2")
-        return process, self.accept(), self.accept()
+        process = self.start(self.SOURCE)
+        self.parent = self.accept(2, is_parents=True)
+        return process, self.accept(2), self.accept(2)
 
     def test_a_child_that_ends_with_0_is_replaced(self) -> None:
         process, first, second = self.begin()
@@ -187,7 +188,7 @@ print("over", file=sys.stderr)
         os.kill(second.pid, signal.SIGTERM)  # As ojs-init does with one process that it gives up.
         self.assertEqual([frame["type"] for frame in second.rest()], ["ready"])
         fourth = self.accept()
-        for connection in (third, fourth):
+        for connection in (self.parent, third, fourth):
             connection.terminate()
         self.assertEqual(self.ends(process, 0).count("ended with status 0: another one takes its place"), 2)
         self.assertFalse(self.has_connection())
@@ -212,8 +213,9 @@ def failing():
     return fork()
 os.fork = failing
 worker.run(""")
-        process = self.start(source, OJS_CONCURRENCY="2")
-        for connection in (self.accept(), self.accept()):
+        process = self.start(source)
+        connections = [self.accept(2, is_parents=True), self.accept(2), self.accept(2)]
+        for connection in connections:
             connection.terminate()
         self.assertIn("cannot be started", self.ends(process, 0))
 

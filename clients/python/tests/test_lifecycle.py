@@ -269,16 +269,21 @@ print("parent returns", file=sys.stderr)
 """
 
     def begin(self) -> Any:
-        process = self.start(self.SOURCE, OJS_CONCURRENCY="3")
-        return process, [self.accept(), self.accept()]
+        process = self.start(self.SOURCE)
+        self.parent = self.accept(3, is_parents=True)
+        return process, [self.accept(3), self.accept(3)]
 
     def test_they_share_the_concurrency_and_end_when_told(self) -> None:
         process, connections = self.begin()
         self.assertEqual(sorted(each.ready["concurrency"] for each in connections), [1, 2])
+        self.assertEqual(self.parent.pid, process.pid)
         self.assertEqual(len({process.pid, *(each.pid for each in connections)}), 3)
+        self.parent.send({"type": "ping", "id": 7})
+        self.parent.expect("pong")
         for connection in connections:
             connection.send(job("j", "t", 1))
             connection.expect("ack", "j")
+        for connection in (self.parent, *connections):
             connection.terminate()
         text = self.ends(process, 0)
         self.assertEqual((text.count("imported"), text.count("parent returns")), (1, 1))
@@ -288,7 +293,7 @@ print("parent returns", file=sys.stderr)
         first.send(job("j", "die"))
         third = self.accept()
         self.assertEqual(third.ready["concurrency"], first.ready["concurrency"])
-        for connection in (second, third):
+        for connection in (self.parent, second, third):
             connection.terminate()
         self.assertIn(f"process {first.pid} ended with status 7: another one takes its place in 0.2 s", self.ends(process, 0))
 
@@ -306,8 +311,17 @@ print("parent returns", file=sys.stderr)
 
     def test_without_ojs_init_nothing_is_tried_again(self) -> None:
         began = time.monotonic()
-        self.assertIn("cannot connect", self.ends(self.start(self.SOURCE, OJS_SOCKET="/nowhere"), 69))
+        self.assertIn("cannot connect", self.ends(self.start(self.SOURCE, OJS_SOCKET="/nowhere"), 1))
         self.assertLess(time.monotonic() - began, 10)
+        self.assertFalse(self.has_connection())
+
+    def test_the_end_of_ojs_init_ends_all_and_starts_no_other(self) -> None:
+        process, connections = self.begin()
+        connections[0].send(job("j", "slow"))
+        connections[0].expect("progress", "j")
+        for connection in (self.parent, *connections):
+            connection.close()
+        self.assertNotIn("another one", self.ends(process, 1))
         self.assertFalse(self.has_connection())
 
     def test_options(self) -> None:

@@ -36,7 +36,10 @@ class Django(SocketTest):
 
     def test_several_processes_share_no_connection(self) -> None:
         process = self.start("", *MANAGE, "ojs_worker", "--processes", "2", DATABASE=self.database)
-        for connection in (self.accept(), self.accept()):
+        parent = self.accept(is_parents=True)
+        children = [self.accept(), self.accept()]
+        parent.terminate()
+        for connection in children:
             connection.send(job("j", "order.count"))
             self.assertEqual(connection.expect("ack", "j")["result"], 0)
             connection.terminate()
