@@ -178,9 +178,15 @@ func (s *session) onHello(got *frame) {
 	if limit := s.options.Concurrency; limit > 0 {
 		got.Concurrency = min(got.Concurrency, limit)
 	}
+	ready := s.ready(got.Concurrency)
+	if line, err := encode(ready); err == nil && got.MaxFrame > 0 && int64(len(line)) > got.MaxFrame {
+		s.end(fmt.Errorf("ojsworker: the ready with the job types has %d bytes, and ojs-init takes %d (worker.max_frame)",
+			len(line), got.MaxFrame))
+		return
+	}
 	if !s.isDrained {
 		s.isReady = true
-		s.enqueue(s.ready(got.Concurrency))
+		s.enqueue(ready)
 	}
 	s.onLifecycle(got)
 }

@@ -147,7 +147,13 @@ class Session {
     this.state = String(frame.state ?? this.state);
     if (this.state === "terminate" || this.#isStopAsked) return this.#end(0);
     const offered = frame.concurrency > 0 ? frame.concurrency : 1;
-    this.#write(this.#ready(Math.min(this.#options.concurrency ?? offered, offered)));
+    const ready = this.#ready(Math.min(this.#options.concurrency ?? offered, offered));
+    const size = Buffer.byteLength(JSON.stringify(ready));
+    if (size > this.#held.maxFrame) {
+      const most = `ojs-init takes ${this.#held.maxFrame} (worker.max_frame)`;
+      return this.#fail(`the ready with the job types has ${size} bytes, and ${most}`);
+    }
+    this.#write(ready);
   }
 
   /** @param {number} concurrency */

@@ -34,7 +34,7 @@ final class Prefork
     private float $mayStartAt = 0.0;
 
     /** @param \Closure(): never $child what each process does */
-    public function __construct(private readonly Log $log, private readonly \Closure $child)
+    public function __construct(private readonly Runner $runner, private readonly \Closure $child)
     {}
 
     private function stop(): void
@@ -63,6 +63,11 @@ final class Prefork
         pcntl_signal(SIGCHLD, static fn () => null);
         $this->link = new Link($path);
         $hello = $this->link->hello(fn (): bool => $this->hasSigterm);
+        $size = strlen($this->runner->ready(1));
+        $longest = $hello['max_frame'] ?? PHP_INT_MAX;
+        if ($size > $longest) {
+            throw new OjsError("the ready with the job types has $size bytes, and ojs-init takes $longest (worker.max_frame)");
+        }
         if ($hello !== null && $hello['state'] !== 'terminate') {
             $this->supervise(min($hello['concurrency'], $most));
         }
@@ -113,7 +118,7 @@ final class Prefork
         if ($pid > 0) {
             $this->children[$pid] = Session::now();
         } else {
-            $this->log->write('error', 'cannot start a process: ' . pcntl_strerror(pcntl_get_last_error()));
+            $this->runner->log->write('error', 'cannot start a process: ' . pcntl_strerror(pcntl_get_last_error()));
             $this->pause(0.0);
         }
     }
@@ -131,7 +136,7 @@ final class Prefork
             if ($this->link->isClosed) {
                 $this->status = $isClean ? $this->status : 1;
             } elseif (!$isClean) {
-                $this->log->write('error', "process $pid " . (pcntl_wifexited($status)
+                $this->runner->log->write('error', "process $pid " . (pcntl_wifexited($status)
                     ? 'exited with status ' . pcntl_wexitstatus($status)
                     : 'was killed by signal ' . pcntl_wtermsig($status)));
                 $this->pause(Session::now() - $startedAt);

@@ -32,6 +32,16 @@ final class Runner
         return isset($this->handlers['*']) ? null : array_map(strval(...), array_keys($this->handlers));
     }
 
+    /** The frame that says which jobs this worker takes. */
+    public function ready(int $concurrency): string
+    {
+        $types = $this->types();
+        return Json::encode([
+            'type' => 'ready', 'protocol' => 1, 'concurrency' => $concurrency, 'ok' => false, 'cancel_signal' => true,
+            'client' => 'ojs-worker-php ' . Worker::VERSION,
+        ] + ($types === null ? [] : ['types' => $types]));
+    }
+
     /**
      * @param array<string, mixed> $frame a job frame
      * @return string the frame that answers it

@@ -58,7 +58,7 @@ final class SocketSession extends Session
         }
         $this->link = $link;
         $this->maxFrame = $hello['max_frame'] ?? PHP_INT_MAX;
-        $this->sayReady(1);
+        $link->write($this->runner->ready(1));
         while (true) {
             pcntl_signal_dispatch();
             if ($this->next !== null) {
@@ -73,15 +73,6 @@ final class SocketSession extends Session
             }
             $this->read(self::IDLE_SECONDS);
         }
-    }
-
-    private function sayReady(int $concurrency): void
-    {
-        $types = $this->runner->types();
-        $this->link->write(Json::encode([
-            'type' => 'ready', 'protocol' => 1, 'concurrency' => $concurrency, 'ok' => false, 'cancel_signal' => true,
-            'client' => 'ojs-worker-php ' . Worker::VERSION,
-        ] + ($types === null ? [] : ['types' => $types])));
     }
 
     /** @param array<string, mixed> $frame */
@@ -135,7 +126,7 @@ final class SocketSession extends Session
         if (getmypid() !== $this->pid || $this->link === null) {
             exit(0);
         }
-        $this->sayReady(0);
+        $this->link->write($this->runner->ready(0));
         $this->link->write(Json::encode(['type' => 'heartbeat', 'job_id' => self::NO_JOB]));
     }
 

@@ -160,7 +160,7 @@ final class Worker
         try {
             $path = $this->socket();
             $this->pid = getmypid();
-            $prefork = new Prefork($this->runner->log, fn () => $this->work($path));
+            $prefork = new Prefork($this->runner, fn () => $this->work($path));
             $status = $this->isStopWanted ? 0 : $prefork->run($path, $this->concurrency ?? self::MOST);
         } catch (OjsError $error) {
             fwrite(STDERR, $error->getMessage() . "\n");

@@ -21,7 +21,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, ProtocolError
+from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
 from ._basics import Discard, Release, Retry, __version__, frame, log, shown, text_of, typed
 from ._jobs import AnyJob
 from ._logs import context_of
@@ -130,12 +130,23 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
-def jobs_at_once(hello: Frame, most: int) -> int:
-    """How many jobs all connections together take, at most `most` unless that is 0. Raises ProtocolError."""
+def ready_frame(types: Optional[List[str]], concurrency: int) -> bytes:
+    """`ready` for these job types; for all if there are none."""
+    ready = {"type": "ready", "protocol": PROTOCOL, "concurrency": concurrency, **({} if types is None else {"types": types})}
+    return frame({**ready, "ping": True, "ok": False, "client": CLIENT})
+
+
+def jobs_at_once(hello: Frame, most: int, types: Optional[List[str]]) -> int:
+    """How many jobs all connections together take, at most `most` unless that is 0. Raises if the
+    worker cannot go on."""
     if hello["protocol"] != PROTOCOL:
         raise ProtocolError(f"ojs-init speaks version {hello['protocol']!r} of the protocol, this is {PROTOCOL}")
     offered = max(typed(hello.get("concurrency"), int, 1), 1)
-    return min(most or offered, offered)
+    jobs = min(most or offered, offered)
+    size, longest = len(ready_frame(types, jobs)) - 1, typed(hello.get("max_frame"), int, sys.maxsize)
+    if size > longest:
+        raise OjsError(f"`ready` with its job types has {size} bytes, and ojs-init takes {longest} (worker.max_frame)")
+    return jobs
 
 
 class Session:
@@ -213,9 +224,7 @@ class Session:
                 self._actions.put(None)
 
     def _ready(self, concurrency: int) -> bytes:
-        types = {} if self._registry.types is None else {"types": self._registry.types}
-        ready = {"type": "ready", "protocol": PROTOCOL, "concurrency": concurrency, **types}
-        return frame({**ready, "ping": True, "ok": False, "client": CLIENT})
+        return ready_frame(self._registry.types, concurrency)
 
     # The threads of handlers
 
@@ -300,8 +309,8 @@ class Session:
 
     def _on_hello_frame(self, hello: Frame) -> None:
         try:
-            self.concurrency = jobs_at_once(hello, self.concurrency)
-        except ProtocolError as error:
+            self.concurrency = jobs_at_once(hello, self.concurrency, self._registry.types)
+        except OjsError as error:
             return self._end(error)
         self.max_frame = typed(hello.get("max_frame"), int, self.max_frame)
         self._on_lifecycle_frame({"state": "running", "reason": "at start", **hello})

@@ -182,7 +182,8 @@ class BaseWorker(Generic[J]):
         self._check_runnable()
         if processes is None:
             return self._run()
-        self._processes = Processes(processes, Link(), lambda hello: jobs_at_once(hello, self._most), self._run_child)
+        on_hello = lambda hello: jobs_at_once(hello, self._most, self._registry.types)  # noqa: E731
+        self._processes = Processes(processes, Link(), on_hello, self._run_child)
         status = self._processes.run(socket_path(self._socket_path))
         if status:
             raise SystemExit(status)

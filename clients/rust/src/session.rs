@@ -46,7 +46,7 @@ struct State {
     stops_at: Option<Instant>,
     /// When the connection closed, and how many jobs were held then.
     closed: Option<(Instant, usize)>,
-    /// ojs-init speaks another protocol.
+    /// Why the worker cannot go on: ojs-init speaks another protocol, for example.
     refusal: Option<String>,
     /// What the backend does not offer, which is logged once.
     not_offered: HashSet<String>,
@@ -139,13 +139,25 @@ impl Session {
             self.link.max_frame.store(frame.longest.unwrap_or(usize::MAX), Ordering::Relaxed);
             state.is_ending |= frame.state == "terminate";
             if !state.is_ending {
-                state.concurrency = self.registry.concurrency.unwrap_or(usize::MAX).min(frame.concurrency.max(1));
-                self.link.send_later(self.registry.ready(state.concurrency));
+                let concurrency = self.registry.concurrency.unwrap_or(usize::MAX).min(frame.concurrency.max(1));
+                self.become_ready(&mut state, concurrency, frame.longest.unwrap_or(usize::MAX));
             }
         } else {
             state.refusal = Some(format!("ojs-init speaks protocol {}, this library speaks 1", frame.protocol));
         }
         self.changed.notify_all();
+    }
+
+    fn become_ready(&self, state: &mut State, concurrency: usize, longest: usize) {
+        let ready = self.registry.ready(concurrency);
+        let size = ready.len().saturating_sub(1);
+        if size > longest {
+            let most = format!("ojs-init takes {longest} (worker.max_frame)");
+            state.refusal = Some(format!("`ready` with its job types has {size} bytes, and {most}"));
+        } else {
+            state.concurrency = concurrency;
+            self.link.send_later(ready);
+        }
     }
 
     fn on_lifecycle(&self, frame: &Frame<'_>) {

@@ -24,8 +24,8 @@ module OjsWorker
     attr_reader :status, :state, :concurrency, :worker_id, :remaining
 
     # @yield [share] in each process
-    def initialize(link, count, asked_concurrency, &child)
-      @link, @count, @concurrency, @child = link, count, asked_concurrency, child
+    def initialize(link, count, asked_concurrency, types, &child)
+      @link, @count, @concurrency, @types, @child = link, count, asked_concurrency, types, child
       @slots, @state, @status = [], "running", 0
     end
 
@@ -69,6 +69,7 @@ module OjsWorker
       raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL
       @state, @worker_id = frame.values_at("state", "worker_id")
       @concurrency = [@concurrency, frame["concurrency"]].compact.min || 1
+      Wire.ready(@types, @concurrency, frame["max_frame"]) # No process could say it.
       count = [@count, @concurrency].min
       OjsWorker.log(:warn, "#{count} processes instead of #{@count}: one for each job at once") if count < @count
       # The shares differ by at most one.

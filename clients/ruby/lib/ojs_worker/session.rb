@@ -105,10 +105,7 @@ module OjsWorker
       @link.post(ready_frame(0) << Wire.frame("heartbeat", NO_JOB)) if @state != "terminate"
     end
 
-    def ready_frame(concurrency)
-      words = { protocol: PROTOCOL, concurrency:, types: @registry.types, ping: true, ok: false, client: CLIENT }
-      Wire.frame("ready", **words.compact)
-    end
+    def ready_frame(concurrency) = Wire.ready(@registry.types, concurrency, @max_frame)
 
     def on_hello(frame)
       raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL

@@ -39,6 +39,15 @@ module OjsWorker
       JSON.generate({ type:, job_id: }.compact.update(fields), max_nesting: WRITE_DEPTH) << "\n"
     end
 
+    # @param types [Array<String>, nil] nil for all
+    # @raise [Error] if it is longer than a frame may be
+    def ready(types, concurrency, max_frame)
+      line = frame("ready", protocol: PROTOCOL, concurrency:, **{ types: }.compact, ping: true, ok: false, client: CLIENT)
+      size = line.bytesize - 1
+      return line if size <= (max_frame || size)
+      raise Error, "`ready` with its job types has #{size} bytes, and ojs-init takes #{max_frame} (worker.max_frame)"
+    end
+
     # Check that a value is JSON. Ruby's generator would write any object as the text of its `to_s`.
     # The generator itself refuses NaN, broken text and what is nested too deep.
     # @raise [TypeError]

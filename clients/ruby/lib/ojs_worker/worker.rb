@@ -100,7 +100,7 @@ module OjsWorker
       raise Error, 'no handler: register one with worker.job("some.type") { |job| ... }' if @registry.empty?
       path = socket_path
       return run_session(@asked_concurrency, path) unless processes
-      prefork = Prefork.new(link = Link.new, processes, @asked_concurrency) do |share|
+      prefork = Prefork.new(link = Link.new, processes, @asked_concurrency, @registry.types) do |share|
         @fork_hooks.each(&:call)
         run_session(share, path)
       end

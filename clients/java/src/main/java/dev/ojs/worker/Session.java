@@ -105,6 +105,11 @@ final class Session {
                 "ok", false, "client", client));
         List<String> types = registry.types();
         if (types != null) { fields.put("types", types); }
+        int size = registry.json.frame("ready", null, fields).length - 1;
+        if (size > lifecycle.maxFrame) {
+            throw new OjsException("the ready with the job types has " + size + " bytes, and ojs-init takes "
+                    + lifecycle.maxFrame + " (worker.max_frame)");
+        }
         send("ready", null, fields);
     }
 
