@@ -16,7 +16,8 @@ MAX_COUNT = 10_000
 """The most jobs at once, processes, and tries of a request."""
 MAX_LOGGED = 10_000
 """The longest text in a log line, in characters."""
-
+MAX_DEPTH = 100
+"""Most levels of arrays and objects that ojs-init reads, those of the frame included."""
 MAX_AFTER = 366 * 86400.0
 """The longest `after` of `Retry` and `Release`, in seconds."""
 
@@ -26,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 log = logging.getLogger("ojs_worker")
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[][{}]')
+"""What the depth of JSON depends on; brackets in a text do not count."""
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -49,6 +52,17 @@ def dump(value: Any, default: Default = jsonable) -> str:
 def frame(fields: Dict[str, Any], default: Default = jsonable, errors: str = "strict") -> bytes:
     """A line for ojs-init. `errors` says what becomes of half surrogate pairs."""
     return dump(fields, default).encode("utf-8", errors) + b"\n"
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Whether a frame has more levels of arrays and objects than ojs-init reads."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = deepest = 0
+    for found in _TOKEN.finditer(data):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        deepest = max(deepest, depth)
+    return deepest > MAX_DEPTH
 
 
 def copy_of(value: Any, default: Default = jsonable) -> Any:

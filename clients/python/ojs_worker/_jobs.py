@@ -11,7 +11,7 @@ import time
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Dict, Generic, Iterable
 from typing import Iterator, List, Optional, TypeVar, Union
 
-from ._basics import Cancelled, CheckpointTooLarge, OjsError, frame, text_of, typed
+from ._basics import MAX_DEPTH, Cancelled, CheckpointTooLarge, OjsError, frame, is_too_deep, text_of, typed
 from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 
 MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
@@ -170,11 +170,13 @@ class BaseJob(Generic[S]):
         return self._fitting(frame({"type": "checkpoint", "job_id": self.id, "state": state}), CheckpointTooLarge)
 
     def _fitting(self, data: bytes, error: Callable[[str], Exception]) -> bytes:
-        """The frame. Raises the error if it is too long: ojs-init closes the connection after three
-        such frames."""
+        """The frame. Raises the error if it is too long, and ValueError if it is nested too deep:
+        ojs-init closes the connection after three such frames."""
         size, most = len(data) - 1, self._session.max_frame
         if size > most:
             raise error(f"its frame has {size} bytes, and ojs-init takes {most} at most (worker.max_frame)")
+        if is_too_deep(data):
+            raise ValueError(f"its frame is nested deeper than {MAX_DEPTH} levels, which ojs-init refuses")
         return data
 
 

@@ -19,6 +19,30 @@ def saved(steps: Any = (), cursors: Any = None, state: Any = None) -> Any:
     return {"ojs_resume": 1, "steps": [list(step) for step in steps], "cursors": cursors or {}, "state": state}
 
 
+class Depth(unittest.TestCase):
+    def test_what_ojs_init_would_refuse_as_nested_too_deep_is_an_error_of_the_handler(self) -> None:
+        def nested(levels: int) -> Any:
+            return json.loads('{"[":' * levels + '"[[["' + "}" * levels)
+
+        def progress(job: Job) -> None:
+            job.progress(0.5, data=nested(99))
+            job.progress(0.5, data=nested(100))
+
+        def checkpoint(job: Job) -> None:
+            job.checkpoint(nested(99))
+            job.checkpoint(nested(100))
+
+        def step(job: Job) -> None:
+            job.step("one", lambda: nested(100))
+
+        for handler, sent in ((progress, "progress"), (checkpoint, "checkpoints"), (step, "")):
+            outcome = perform(handler)
+            self.assertEqual(len(getattr(outcome, sent, [])), 1 if sent else 0, handler)
+            assert outcome.error is not None
+            self.assertEqual(outcome.error["type"], "ValueError")
+            self.assertIn("nested deeper than 100 levels", outcome.error["message"])
+
+
 class Loops(unittest.TestCase):
     def test_rows_may_be_a_function_of_the_position(self) -> None:
         def rows(after: Any) -> Iterator[int]:
