@@ -55,6 +55,12 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
             return;
         };
+        if !job.process.has_ended() {
+            // Another process traces it (strace, gdb). The kernel withholds the end from the runner
+            // until the tracer has seen it, and then sends a SIGCHLD.
+            self.has_unwatched = true;
+            return;
+        }
         job.streams
             .read_rest(&job.subject.id.0, &mut self.reader, &mut job.news);
         job.stage = Stage::Clearing { since: now, passes: 0 };
@@ -143,7 +149,7 @@ impl Runner {
         self.leaders.remove(&job.process.pid());
         let (outcome, ended, usage) = match reaped {
             Ok(Some((ended, usage))) => (self.judge(&mut job, ended, usage), Some(ended), usage),
-            // Impossible: the process has ended, and only the runner reaps.
+            // Impossible: the runner could reap it when it ended, and nobody else does.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
                 (outcome, None, Usage::default())

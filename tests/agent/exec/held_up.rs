@@ -1,5 +1,6 @@
 //! A process in a strange state, also one of another job, holds up no other job's end.
 
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,8 +9,9 @@ use super::leftovers::DAEMON;
 use super::{enqueue, handler, runner};
 use crate::backend::Outcome;
 use crate::stage::{PATIENCE, Stage};
-use crate::support::proc;
+use crate::support::namespace::spawn;
 use crate::support::wait::{now, wait_until};
+use crate::support::{proc, sys};
 
 /// How long what a job left behind is looked for at the most. Whoever waits that long in vain is
 /// held up.
@@ -105,4 +107,50 @@ os.kill(pid, signal.SIGKILL)
 until(lambda: state(pid) == 'Z')
 touch('.begun')",
     );
+}
+
+/// The kernel shows the end of a traced process to its tracer first, and only then to the runner.
+#[test]
+fn a_job_whose_end_a_tracer_does_not_let_go_of_succeeds_when_it_does() {
+    let stage = Stage::new();
+    enqueue(&stage, "traced", "traced", &json!([]), "");
+    let tracer = format!(
+        "{DAEMON}{WORDS}
+pid = int(sys.argv[1])
+SEIZE = 0x4206
+assert libc.ptrace(SEIZE, pid, None, None) == 0, ctypes.get_errno()
+touch('.traced')
+until(lambda: state(pid) == 'Z')
+touch('.ended')
+# If the test fails, its end waits for this one.
+last = time.monotonic() + 20
+until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
+    );
+    // A signal, as of a child that ends, would stop it for its tracer.
+    let traced = format!("{DAEMON}{WORDS}\ntouch('.pid')\nuntil(lambda: os.path.exists(notes + '.traced'))");
+    let script = r#"[ $OJS_JOB_TYPE = short ] && exit 0; exec python3 -S -E -c "$TRACED""#;
+    let mut init = handler(&stage, script).with("TRACED", traced).start();
+    let is_there = |name: &str| {
+        stage
+            .at(&format!("init.notes.{name}"))
+            .metadata()
+            .is_ok_and(|found| found.len() > 0)
+    };
+    assert!(wait_until(PATIENCE, || is_there("pid")), "{}", init.story());
+    let inner = std::fs::read_to_string(stage.at("init.notes.pid")).unwrap();
+    let pid = init.outer_pid(inner.trim()).to_string();
+    let mut command = Command::new("python3");
+    command
+        .args(["-S", "-E", "-c", &tracer, &pid])
+        .env("NOTES", stage.at("init.notes"));
+    let tracer = spawn(command);
+    assert!(wait_until(PATIENCE, || is_there("ended")), "{}", init.story());
+    // Behind its outcome the runner has seen the end of the other one.
+    enqueue(&stage, "short", "short", &json!([]), "");
+    stage.becomes("short", &[Outcome::Acked(None)]);
+    assert_eq!(stage.outcomes("traced"), [], "{}", init.story());
+    std::fs::write(stage.at("init.notes.go"), "").unwrap();
+    stage.becomes("traced", &[Outcome::Acked(None)]);
+    sys::reap(tracer, true).unwrap();
+    init.stops();
 }
