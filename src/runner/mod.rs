@@ -91,6 +91,8 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgr
 
 /// Runs it until PID 1 wants no more.
 pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
+    // PID 1 keeps its own closed descriptors from its children.
+    init::reserve_std_fds();
     let ended = match program {
         OwnProgram::Runner => run_jobs(command, environ),
         OwnProgram::Copies => copies::run(command, environ),

@@ -1,11 +1,14 @@
 //! Jobs in strange surroundings of ojs-init: signals, umask, mounts,
 //! filters, users.
 
+use std::path::Path;
+
 use serde_json::json;
 
-use super::{as_user, enqueue, handler, nobody_is_left, program};
+use super::{as_user, enqueue, handler, nobody_is_left, program, runner};
 use crate::backend::Outcome;
 use crate::stage::{Init, Stage};
+use crate::support::proc::descriptors;
 use crate::support::under_test;
 
 fn acks(stage: &Stage, init: &Init, result: &serde_json::Value) {
@@ -94,6 +97,25 @@ mount --bind "$NOTES.data" "$TMPDIR""#;
     init.logs("something is mounted over \"mounted\" in it");
     init.stops();
     assert!(files.iter().all(|file| file.exists()), "{}", init.story());
+}
+
+#[test]
+fn without_standard_streams_of_ours_jobs_run_and_no_line_of_the_log_reaches_the_worker_socket() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = handler(&stage, "echo to-stderr >&2; echo done")
+        .through(&["sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"])
+        .start();
+    acks(&stage, &init, &json!("done"));
+    let runner = runner(&mut init);
+    let found: Vec<_> = (0..3).map(|number| descriptors(runner).remove(&number)).collect();
+    assert!(
+        found
+            .iter()
+            .all(|found| found.as_deref() == Some(Path::new("/dev/null"))),
+        "{found:?}"
+    );
+    init.stops();
 }
 
 /// Starts what follows under a filter that answers this system call with this error.
