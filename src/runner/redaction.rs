@@ -1,26 +1,28 @@
 //! Secrets of the jobs' environment are struck from reports about a job, because the backend stores
 //! a failure and shows it to every user with access.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use memchr::memmem::Finder;
 use ojs_values::small;
 
 /// Values and lines of values shorter than this, in bytes, are left: `1` or `true` is no secret,
 /// and would be everywhere.
 const LEAST_SECRET_BYTES: usize = 6;
 
-/// Most values that are looked for.
-const MOST_SECRETS: usize = 256;
-
 /// Stands for a secret.
 const STRUCK: &str = "[redacted]";
 
-/// The secrets of one environment.
+/// The secrets of one environment. Their number is not bounded: the kernel bounds an environment,
+/// and a search costs little more with thousands of them than with one.
 #[derive(Debug, Default)]
 pub struct Redaction {
-    /// The longest first, so that none is hidden by a part of it.
-    secrets: Vec<Finder<'static>>,
+    /// In order, each once.
+    secrets: Vec<String>,
+    /// Their first bytes.
+    firsts: BTreeSet<u8>,
+    /// The bytes of the longest one.
+    longest: usize,
 }
 
 impl Redaction {
@@ -41,12 +43,12 @@ impl Redaction {
             let parts = lines.chain([value]).filter(|part| part.len() >= LEAST_SECRET_BYTES);
             secrets.extend(parts.map(str::to_owned));
         }
-        small::sort_by(&mut secrets, |one, other| (other.len(), one) < (one.len(), other));
+        small::sort_by(&mut secrets, |one, other| one < other);
         secrets.dedup();
-        secrets.truncate(MOST_SECRETS);
-        let finder = |secret: &String| Finder::new(secret.as_bytes()).into_owned();
         Self {
-            secrets: secrets.iter().map(finder).collect(),
+            firsts: small::gather(secrets.iter().filter_map(|secret| secret.bytes().next())),
+            longest: secrets.iter().map(String::len).max().unwrap_or(0),
+            secrets,
         }
     }
 
@@ -71,55 +73,61 @@ impl Redaction {
 
     /// Most bytes of a secret that can stand on one side of a cut while the rest is on the other.
     pub fn most_of_a_half(&self) -> usize {
-        let longest = self.secrets.first().map_or(0, |secret| secret.needle().len());
-        longest.saturating_sub(1)
-    }
-
-    /// The longest beginning of a secret that is the end of the text.
-    fn begun_at_the_end(&self, text: &[u8]) -> Range<usize> {
-        let begun = |secret: &Finder<'_>| {
-            let mut lengths = (LEAST_SECRET_BYTES..secret.needle().len()).rev();
-            lengths.find(|length| {
-                secret
-                    .needle()
-                    .get(..*length)
-                    .is_some_and(|begun| text.ends_with(begun))
-            })
-        };
-        let length = self.secrets.iter().filter_map(begun).max();
-        text.len() - length.unwrap_or_default()..text.len()
+        self.longest.saturating_sub(1)
     }
 
     /// The places of secrets, in order. Secrets that overlap are one place.
     fn places(&self, text: &[u8], is_broken_off: bool) -> Vec<Range<usize>> {
-        let mut found: Vec<Range<usize>> = Vec::new();
-        found.extend(Some(self.begun_at_the_end(text)).filter(|_| is_broken_off));
-        for secret in &self.secrets {
-            let mut own: Vec<Range<usize>> = Vec::new();
-            let mut from = 0;
-            while let Some(at) = text.get(from..).and_then(|rest| secret.find(rest)) {
-                let start = from + at;
-                add(&mut own, start..start + secret.needle().len());
-                // A secret may overlap itself.
-                from = start + 1;
+        let mut places: Vec<Range<usize>> = Vec::new();
+        for (start, first) in text.iter().enumerate() {
+            let rest = text.get(start..).unwrap_or_default();
+            if !self.firsts.contains(first) || rest.len() < LEAST_SECRET_BYTES {
+                continue;
             }
-            found.extend(own);
-        }
-        small::sort_by(&mut found, |one, other| one.start < other.start);
-        let mut places = Vec::new();
-        for next in found {
-            add(&mut places, next);
+            let length = if is_broken_off && self.is_a_beginning(rest) {
+                rest.len()
+            } else {
+                self.longest_at_the_start(rest)
+            };
+            let place = start..start + length;
+            match places.last_mut() {
+                _ if place.is_empty() => {}
+                Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+                Some(_) | None => places.push(place),
+            }
         }
         places
     }
-}
 
-/// Adds a place, unless it is empty.
-fn add(places: &mut Vec<Range<usize>>, next: Range<usize>) {
-    match places.last_mut() {
-        Some(last) if next.start < last.end => last.end = last.end.max(next.end),
-        Some(_) | None if next.is_empty() => {}
-        Some(_) | None => places.push(next),
+    /// Whether a secret begins with this text.
+    fn is_a_beginning(&self, text: &[u8]) -> bool {
+        // Those that begin with it follow it in order.
+        let next = self.secrets.partition_point(|secret| secret.as_bytes() < text);
+        let next = self.secrets.get(next);
+        next.is_some_and(|secret| secret.as_bytes().starts_with(text))
+    }
+
+    /// The length of the longest secret that this text begins with; 0 if there is none.
+    fn longest_at_the_start(&self, text: &[u8]) -> usize {
+        let mut begin = text;
+        while begin.len() >= LEAST_SECRET_BYTES {
+            let behind = self.secrets.partition_point(|secret| secret.as_bytes() <= begin);
+            let Some(last) = behind.checked_sub(1).and_then(|index| self.secrets.get(index)) else {
+                return 0;
+            };
+            // A secret that the text begins with stands before the text in order, and so does
+            // everything else that begins with it. So this last one begins with it, too.
+            let common = begin
+                .iter()
+                .zip(last.as_bytes())
+                .take_while(|(one, other)| one == other)
+                .count();
+            if common == last.len() {
+                return common;
+            }
+            begin = begin.get(..common).unwrap_or_default();
+        }
+        0
     }
 }
 
@@ -231,6 +239,32 @@ mod tests {
                 shown,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_password_is_found_beside_a_key_of_a_thousand_lines() {
+        let lines: Vec<String> = (0..1000).map(|number| format!("line {number:0>60}")).collect();
+        let key = format!("A_KEY={}", lines.join("\n"));
+        let redaction = redaction(&["*"], &[&key, "DB_PASSWORD=hunter2"]);
+        assert_eq!(struck(&redaction, "with hunter2"), "with [redacted]");
+        assert_eq!(
+            struck(&redaction, &format!("{} {}", lines[0], lines[999])),
+            "[redacted] [redacted]"
+        );
+    }
+
+    #[test]
+    fn a_shorter_secret_is_found_where_a_longer_one_with_its_beginning_is_not() {
+        let redaction = redaction(&["*"], &["A=secret", "B=secret-abc", "C=secret-abc-def", "D=secret-b"]);
+        for (text, shown) in [
+            ("secret-abd", "[redacted]-abd"),
+            ("secret-abc-dee", "[redacted]-dee"),
+            ("secret-b", "[redacted]"),
+            ("secreu", "secreu"),
+            ("secret-zzz", "[redacted]-zzz"),
+        ] {
+            assert_eq!(struck(&redaction, text), shown, "{text}");
         }
     }
 
