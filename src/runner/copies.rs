@@ -21,7 +21,7 @@ use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::slots::{AfterCopy, CopySlots};
 use crate::runner::start::{self, ProcessNotStarted};
 use crate::runner::state::now;
-use ojs_os::child::ChildPlan;
+use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::entry::Environ;
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper;
@@ -70,7 +70,7 @@ struct Copies {
     command: Vec<OsString>,
     environ: Environ,
     settings: RunnerSettings,
-    /// Why a copy could not be started: that ends the worker.
+    /// The exit status after a copy could not be started, and none ran: that ends the worker.
     refused: Option<Exit>,
     log: LogHandle,
 }
@@ -178,26 +178,18 @@ impl Copies {
         while let Some(index) = self.slots.due(now()) {
             match self.start(index) {
                 Ok(pid) => self.slots.started(index, pid, now()),
-                Err(ProcessNotStarted::Shortage(error)) => {
-                    let pause = self.slots.not_started(index, now());
-                    again(
-                        index,
-                        &format!("could not be started: {error}; {}", remedy(&error)),
-                        pause,
-                    );
+                Err((why, Some(exit))) if self.slots.running().is_empty() => {
+                    report(&why);
+                    self.refused = Some(exit);
+                    self.slots.give_up();
                 }
-                Err(why @ (ProcessNotStarted::Refused(_) | ProcessNotStarted::NoHandler)) => self.give_up(&why),
+                // The program may be about to be replaced, and the other copies are healthy.
+                Err((why, _)) => {
+                    let pause = self.slots.not_started(index, now());
+                    again(index, &format!("could not be started: {why}"), pause);
+                }
             }
         }
-    }
-
-    /// A copy cannot be started: the worker ends.
-    fn give_up(&mut self, why: &ProcessNotStarted) {
-        if let ProcessNotStarted::Refused(refusal) = why {
-            report(refusal);
-        }
-        self.refused = Some(Exit::NotExecutable);
-        self.slots.give_up();
     }
 
     fn plan(&self, index: u32) -> Result<ChildPlan, NulError> {
@@ -211,12 +203,27 @@ impl Copies {
         Ok(plan)
     }
 
-    fn start(&self, index: u32) -> Result<Pid, ProcessNotStarted> {
+    /// Starts a copy.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for a person, and the exit status of the worker if no copy runs; without one
+    /// after a shortage.
+    fn start(&self, index: u32) -> Result<Pid, (String, Option<Exit>)> {
         let plan = self
             .plan(index)
-            .map_err(|error| ProcessNotStarted::Refused(error.to_string()))?;
-        let spawned = plan.spawn();
-        spawned.map_err(|error| start::not_started(&self.command, error, &|| plan.trouble(None)))
+            .map_err(|error| (error.to_string(), Some(Exit::NotExecutable)))?;
+        plan.spawn().map_err(|error| {
+            let exit = match &error {
+                SpawnError::Exec(error) => start::exit_of(error),
+                SpawnError::NoProcess(_) | SpawnError::User { .. } | SpawnError::Traits(_) => Exit::NotExecutable,
+            };
+            match start::not_started(&self.command, error, &|| plan.trouble(None)) {
+                ProcessNotStarted::Shortage(error) => (format!("{error}; {}", remedy(&error)), None),
+                ProcessNotStarted::Refused(why) => (why, Some(exit)),
+                ProcessNotStarted::NoHandler => ("it has no command".to_owned(), Some(exit)),
+            }
+        })
     }
 }
 

@@ -117,21 +117,25 @@ impl<P: Copy + PartialEq> CopySlots<P> {
 
     /// A copy was started.
     pub fn started(&mut self, index: u32, process: P, since: Moment) {
-        self.set(index, State::Runs { process, since });
+        if let Some(slot) = self.slot(index) {
+            slot.state = State::Runs { process, since };
+        }
     }
 
-    /// The system has no process now. Returns the pause before the next attempt.
+    /// A copy could not be started. Returns the pause before the next attempt, as after a short
+    /// life.
     pub fn not_started(&mut self, index: u32, now: Moment) -> Duration {
-        let pause = restart_pause(0);
-        self.set(index, State::Waits(Some(now.after(pause))));
+        let Some(slot) = self.slot(index) else {
+            return Duration::ZERO;
+        };
+        let pause = restart_pause(slot.short_lives);
+        slot.short_lives = slot.short_lives.saturating_add(1);
+        slot.state = State::Waits(Some(now.after(pause)));
         pause
     }
 
-    fn set(&mut self, index: u32, state: State<P>) {
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.state = state;
-        }
+    fn slot(&mut self, index: u32) -> Option<&mut Slot<P>> {
+        self.slots.get_mut(usize::try_from(index).ok()?)
     }
 
     /// A copy has ended.
@@ -238,6 +242,16 @@ mod tests {
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
         assert_eq!((slots.running(), slots.result()), (vec![11], Some(3)));
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_started_is_tried_after_pauses_that_grow_and_the_others_go_on() {
+        let mut slots = two(Restart::Hung);
+        slots.ended(10, FAILED, at(5));
+        let pauses: Vec<u64> = (0..20).map(|_| slots.not_started(0, at(5)).as_secs()).collect();
+        assert_eq!(pauses.get(..7), Some(&[2, 4, 8, 16, 32, 60, 60][..]));
+        assert_eq!((slots.running(), slots.result()), (vec![11], None));
+        assert_eq!((slots.due(at(64)), slots.due(at(65))), (None, Some(0)));
     }
 
     #[test]

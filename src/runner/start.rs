@@ -291,16 +291,20 @@ pub fn check_commands(routes: &JobCommands, directory: Option<&Path>, environ: &
         let Ok(Err(SpawnError::Exec(error))) = rehearsed else {
             continue;
         };
-        let is_missing = error.kind() == io::ErrorKind::NotFound;
-        let exit = if is_missing {
-            Exit::NotFound
-        } else {
-            Exit::NotExecutable
-        };
         let (name, program) = (&command.name, program.to_string_lossy());
-        return Err((exit, format!("{name}: cannot execute {program:?}: {}", meaning(&error))));
+        let message = format!("{name}: cannot execute {program:?}: {}", meaning(&error));
+        return Err((exit_of(&error), message));
     }
     Ok(())
+}
+
+/// The shell's exit status for a program that cannot be executed because of this error.
+pub(super) fn exit_of(error: &io::Error) -> Exit {
+    if error.kind() == io::ErrorKind::NotFound {
+        Exit::NotFound
+    } else {
+        Exit::NotExecutable
+    }
 }
 
 /// The job, for its log records.

@@ -1,8 +1,10 @@
 //! Copies of the worker (`worker.processes`): each is a process of its own, and none of them is
 //! missed for long.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::backend::Outcome;
-use crate::stage::{Stage, job};
+use crate::stage::{Stage, job, root};
 
 /// A copy that notes its index and each job that it begins.
 const COPY: &str = "
@@ -127,6 +129,37 @@ fn copies_of_a_program_that_is_missing_end_the_container_with_127() {
     let mut init = stage.command(&["/nowhere/worker"]).with("OJS_PROCESSES", "2").start();
     init.ends_with(127);
     init.logs("/nowhere/worker");
+}
+
+#[test]
+fn a_copy_whose_program_is_being_replaced_waits_and_the_other_one_stays_at_work() {
+    let stage = Stage::new();
+    let script = copies(
+        "held = link.job(); note('works', held, index); held == 'j1' and os._exit(3); link.until('lifecycle'); link.ack(held); rest()",
+    );
+    let (program, away) = (stage.at("worker"), stage.at("worker.away"));
+    let raw = root().join("tests/support/raw_worker.py");
+    let text = format!("#!/bin/sh\nexec python3 -S -E '{}' \"$SCRIPT\"\n", raw.display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut init = stage
+        .command(&[&program])
+        .with_all(&[("OJS_PROCESSES", "2"), ("SCRIPT", &script)])
+        .start();
+    init.notes_line("copy 0");
+    init.notes_line("copy 1");
+    std::fs::rename(&program, &away).unwrap();
+    stage.enqueue([2]);
+    init.noted("works j2");
+    stage.enqueue([1]);
+    let index = init.noted("works j1");
+    init.logs(&format!(
+        "copy {index} of the worker could not be started: cannot execute"
+    ));
+    std::fs::rename(&away, &program).unwrap();
+    init.notes_times(&format!("copy {index}"), 2);
+    init.stops();
+    assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)], "{}", init.story());
 }
 
 #[test]
