@@ -9,6 +9,7 @@ use ojs_values::small;
 
 use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::LogRecord;
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::sink;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, ProcessMarks};
@@ -77,10 +78,12 @@ impl Runner {
             ExecLeftovers::Keep => !has_user,
             ExecLeftovers::End => false,
         };
-        let mut strangers = if keeps {
-            Vec::new()
-        } else {
-            self.strangers().unwrap_or_default()
+        if keeps {
+            return self.finish(number, now);
+        }
+        let mut strangers = match self.strangers() {
+            Ok(strangers) => strangers,
+            Err(error) => return self.clear_unlisted(number, &error, now),
         };
         // Skip ending processes that belonged to another job.
         strangers.retain(|pid| self.killed.get(pid).is_none_or(|of| *of == number));
@@ -90,36 +93,71 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
         };
-        let Stage::Clearing { since, passes } = job.stage else {
+        let Stage::Clearing { passes, .. } = job.stage else {
             return;
         };
-        let marks = ProcessMarks::new(&job.subject.id.0, job.process.pid(), job.belongings.user);
-        let found = leftovers::end_marked(&strangers, &marks);
+        let found = leftovers::end_marked(&strangers, &ProcessMarks::of(job));
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
         let is_doubtful = found.has_doubts && passes < DOUBTFUL_PASSES;
         let is_awaited = self.is_awaited(&found.ending, now);
-        let Some(job) = self.jobs.get_mut(&number) else {
-            return;
-        };
         if left == 0 && !is_doubtful && !is_awaited {
             return self.finish(number, now);
         }
+        if self.looks_again(number, now) {
+            return;
+        }
+        if left > 0
+            && let Some(job) = self.jobs.get(&number)
+        {
+            let of_job = self.killed.iter().filter(|(_, of)| **of == number);
+            warn!(
+                "job {}: {left} of the processes that it left behind are still there after SIGKILL, pid {}; look for \
+                 state D, or set exec.users",
+                job.subject.id.0,
+                pids(of_job.map(|(pid, _)| *pid))
+            );
+        }
+        self.finish(number, now);
+    }
+
+    /// Ends the leftovers of a job that can be ended without a list of the runner's children. A
+    /// signal to all processes of its user ends each of them, so one that was sent is enough.
+    fn clear_unlisted(&mut self, number: JobNumber, no_list: &io::Error, now: Moment) {
+        let Some(job) = self.jobs.get(&number) else {
+            return;
+        };
+        let ended = leftovers::end_unlisted(&ProcessMarks::of(job));
+        let is_over = ended.is_ok() && !is_shortage(no_list);
+        if !is_over && self.looks_again(number, now) {
+            return;
+        }
+        if let Err(error) = ended
+            && let Some(job) = self.jobs.get(&number)
+        {
+            warn!(
+                "job {}: the processes that it left behind cannot be ended: {error}; {}",
+                job.subject.id.0,
+                remedy(&error)
+            );
+        }
+        self.finish(number, now);
+    }
+
+    /// Arranges the next look for the leftovers of a job. False if there is no time for it.
+    fn looks_again(&mut self, number: JobNumber, now: Moment) -> bool {
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return false;
+        };
+        let Stage::Clearing { since, passes } = job.stage else {
+            return false;
+        };
         let limit = since.after(CLEARING_LIMIT);
         let answer_by = job
             .answer_by
             .map(|by| Moment::new(by.remaining(Moment::new(ANSWER_TIME))));
         if now >= limit || answer_by.is_some_and(|by| now >= by) {
-            if left > 0 {
-                let of_job = self.killed.iter().filter(|(_, of)| **of == number);
-                warn!(
-                    "job {}: {left} of the processes that it left behind are still there after SIGKILL, pid {}; look for \
-                     state D, or set exec.users",
-                    job.subject.id.0,
-                    pids(of_job.map(|(pid, _)| *pid))
-                );
-            }
-            return self.finish(number, now);
+            return false;
         }
         job.stage = Stage::Clearing {
             since,
@@ -128,6 +166,7 @@ impl Runner {
         let factor = 1_u32.checked_shl(passes).unwrap_or(u32::MAX);
         let pause = FIRST_PASS_PAUSE.saturating_mul(factor).min(LONGEST_PASS_PAUSE);
         self.timers.arm(RunnerTimer::Pass(number), now.after(pause));
+        true
     }
 
     /// Whether one of these is on its way out for less than [`ENDING_LIMIT`].

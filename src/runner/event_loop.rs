@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::Events;
 
 use crate::runner::job::{JobNumber, RunningJob, Stage};
-use crate::runner::leftovers;
+use crate::runner::leftovers::{self, ProcessMarks};
 use crate::runner::memory;
 use crate::runner::outcome::EndedFor;
 use crate::runner::state::{Runner, RunnerTimer, RunnerTokenOwner, now};
@@ -230,7 +230,12 @@ impl Runner {
         let give_up = clock::monotonic().saturating_add(END_LIMIT);
         self.leaders.clear();
         loop {
-            let strangers = self.strangers().unwrap_or_default();
+            let strangers = self.strangers().unwrap_or_else(|_| {
+                for job in self.jobs.values() {
+                    let _ = leftovers::end_unlisted(&ProcessMarks::of(job));
+                }
+                Vec::new()
+            });
             leftovers::end(&strangers);
             if strangers.is_empty() || clock::monotonic() >= give_up {
                 return;

@@ -5,8 +5,11 @@
 //! have left none. A child keeps its number until the runner reaps it, so a signal never reaches
 //! another process.
 
+use std::io;
+
 use log::debug;
 
+use crate::runner::job::RunningJob;
 use ojs_os::leftovers::{self, MarkSeen};
 use ojs_os::process::{self, Pid};
 use ojs_values::signal::Signal;
@@ -24,9 +27,12 @@ pub struct ProcessMarks {
 
 impl ProcessMarks {
     /// The marks of this job.
-    pub fn new(id: &str, leader: Pid, user: Option<u32>) -> Self {
-        let entry = format!("OJS_JOB_ID={id}").into_bytes();
-        Self { leader, entry, user }
+    pub fn of(job: &RunningJob) -> Self {
+        Self {
+            leader: job.process.pid(),
+            entry: format!("OJS_JOB_ID={}", job.subject.id.0).into_bytes(),
+            user: job.belongings.user,
+        }
     }
 
     fn on(&self, pid: Pid) -> MarkSeen {
@@ -51,15 +57,23 @@ pub struct Found {
     pub ending: Vec<Pid>,
 }
 
+/// Ends the processes of a job that can be ended without a list: all of its group, and all that run
+/// as its user.
+///
+/// # Errors
+///
+/// Those that run as its user could not be ended.
+pub fn end_unlisted(marks: &ProcessMarks) -> io::Result<()> {
+    // The group's number is reused only after its leader is reaped.
+    let _ = process::signal_group(marks.leader, Signal::KILL);
+    marks.user.map_or(Ok(()), leftovers::end_all_of)
+}
+
 /// Ends the processes of a job: all of its group, all that run as its user, and the strangers among
 /// the runner's children that have its marks.
 pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
-    // The group's number is reused only after its leader is reaped.
-    let _ = process::signal_group(marks.leader, Signal::KILL);
-    if let Some(user) = marks.user
-        && let Err(error) = leftovers::end_all_of(user)
-    {
-        debug!("cannot end everybody of user {user} at once: {error}");
+    if let Err(error) = end_unlisted(marks) {
+        debug!("cannot end all processes of a job's user at once: {error}");
     }
     let mut found = Found::default();
     for pid in strangers.iter().copied() {

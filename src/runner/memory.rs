@@ -2,12 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use ojs_os::process::Pid;
+use log::warn;
+
+use ojs_os::process::{self, Pid};
 use ojs_os::process_memory::{self, ProcessMemory};
 use ojs_values::small;
 
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
+
+/// Warns if the memory of jobs can never be read.
+pub fn check() {
+    if let Err(error) = process::check_proc() {
+        warn!("exec.max_memory: the memory of jobs cannot be read: {error}; jobs are not limited; mount /proc");
+    }
+}
 
 /// The memory of these processes and all their descendants, in bytes. Shared memory counts whole
 /// for each process.

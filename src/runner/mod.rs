@@ -160,6 +160,9 @@ fn assemble(
     let parent = environ.value("TMPDIR").filter(|path| !path.is_empty());
     let parents = [Path::new(parent.unwrap_or(OsStr::new("/tmp"))), Path::new(IN_MEMORY)];
     let temporary = TemporaryDirectories::below(&parents, users.are_used());
+    if settings.max_memory().is_some() {
+        memory::check();
+    }
     let memory_files = start::check_memory_files();
     if let Err(error) = &memory_files
         && !temporary.has_place()

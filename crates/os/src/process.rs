@@ -347,7 +347,11 @@ fn exists(pid: Pid) -> bool {
 }
 
 /// Checks that the numbers of `/proc` are those of this PID namespace.
-pub(crate) fn check_proc() -> io::Result<()> {
+///
+/// # Errors
+///
+/// `/proc` is missing, or shows another PID namespace.
+pub fn check_proc() -> io::Result<()> {
     if fs::read_link("/proc/self")?.to_str() == Some(Pid::own().to_string().as_str()) {
         Ok(())
     } else {

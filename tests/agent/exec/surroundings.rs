@@ -215,3 +215,26 @@ fn what_a_job_leaves_behind_is_reaped_where_proc_is_not_mounted() {
     assert_eq!(init.complaints(), [""; 0]);
     init.stops();
 }
+
+#[test]
+fn what_a_job_with_a_user_of_its_own_leaves_behind_is_ended_where_proc_is_not_mounted() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "setsid --fork sleep 300 < /dev/null > /dev/null 2>&1 3>&-";
+    let mut init = handler(&stage, script)
+        .with("OJS_EXEC_USERS", "81270-81279")
+        .through(&WITHOUT_PROC)
+        .start();
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    nobody_is_left(&mut init);
+    init.stops();
+}
+
+#[test]
+fn that_the_memory_of_jobs_is_not_limited_where_proc_is_not_mounted_is_a_warning() {
+    let stage = Stage::new();
+    let start = handler(&stage, "true").with("OJS_EXEC_MAX_MEMORY", "100MiB");
+    let mut init = start.through(&WITHOUT_PROC).start();
+    init.logs("exec.max_memory: the memory of jobs cannot be read");
+    init.stops();
+}
