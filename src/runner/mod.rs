@@ -188,6 +188,7 @@ fn assemble(
             program: own_path(),
             has_memory_files: memory_files.is_ok(),
             oom_kills: OomKills::find(),
+            oom_score: start::oom_score(),
             settings,
         },
         jobs: BTreeMap::new(),

@@ -32,6 +32,7 @@ use ojs_os::init;
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
 use ojs_os::open_files::OpenFiles;
+use ojs_os::process;
 use ojs_os::program_file::ProgramFault;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
@@ -60,6 +61,8 @@ pub struct Starter {
     /// Input of jobs can be in memory files.
     pub has_memory_files: bool,
     pub oom_kills: Option<OomKills>,
+    /// The `oom_score_adj` of jobs. `None`: it cannot be set.
+    pub oom_score: Option<&'static str>,
 }
 
 /// Why no process was started.
@@ -155,7 +158,9 @@ impl Starter {
         let streams = JobStreams::new(ends.ours, exec.output, exec.output_limit, max_frame);
         // The kernel ends it first when memory runs out. Without the permission to write this it is
         // one among others.
-        let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
+        if let Some(score) = self.oom_score {
+            let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), score);
+        }
         Ok((JobProcess::new(pid), streams))
     }
 
@@ -268,6 +273,12 @@ pub fn check_memory_files() -> io::Result<()> {
         Err(error) if !is_shortage(&error) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// The `oom_score_adj` of jobs. `None`: `/proc` is missing, or the number of a job would name a
+/// stranger there.
+pub fn oom_score() -> Option<&'static str> {
+    process::check_proc().is_ok().then_some(OOM_SCORE)
 }
 
 /// The limits of jobs: that of descriptors which the runner itself had before, then the configured

@@ -24,7 +24,7 @@ const MOST_UNLISTED: usize = 1024;
 /// and read it.
 #[derive(Debug)]
 pub struct OwnChildren {
-    /// `None`: this kernel has no such list.
+    /// `None`: this kernel has no such list, or `/proc` has other numbers.
     list: Option<File>,
     buffer: Vec<u8>,
 }
@@ -33,7 +33,7 @@ impl OwnChildren {
     /// The list of this thread's children.
     pub fn open() -> Self {
         Self {
-            list: File::open(CHILDREN).ok(),
+            list: process::check_proc().and_then(|()| File::open(CHILDREN)).ok(),
             buffer: Vec::new(),
         }
     }

@@ -194,6 +194,18 @@ const WITHOUT_PROC: [&str; 7] = [
     "sh",
 ];
 
+/// Starts what follows with the `/proc` of the namespace outside, in which its processes have other
+/// numbers.
+const WITH_A_STRANGE_PROC: [&str; 7] = [
+    "unshare",
+    "-m",
+    "--",
+    "sh",
+    "-c",
+    "umount -l /proc && read -r own rest < /proc/self/stat && [ \"$own\" != $$ ] && exec \"$@\"",
+    "sh",
+];
+
 #[test]
 fn jobs_run_where_proc_is_not_mounted() {
     let stage = Stage::new();
@@ -205,11 +217,20 @@ fn jobs_run_where_proc_is_not_mounted() {
 
 #[test]
 fn what_a_job_leaves_behind_is_reaped_where_proc_is_not_mounted() {
+    is_reaped(&WITHOUT_PROC);
+}
+
+#[test]
+fn what_a_job_leaves_behind_is_reaped_where_proc_is_that_of_another_namespace() {
+    is_reaped(&WITH_A_STRANGE_PROC);
+}
+
+fn is_reaped(through: &[&str]) {
     let stage = Stage::new();
     stage.enqueue([1]);
     // The job outlives the parent of what it leaves, so the runner has adopted it by then.
     let script = "(sleep 2 > /dev/null 2>&1 3>&- &)";
-    let mut init = handler(&stage, script).through(&WITHOUT_PROC).start();
+    let mut init = handler(&stage, script).through(through).start();
     stage.becomes("j1", &[Outcome::Acked(None)]);
     nobody_is_left(&mut init);
     assert_eq!(init.complaints(), [""; 0]);
