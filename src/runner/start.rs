@@ -40,8 +40,12 @@ use ojs_wire::runner::arguments;
 use ojs_wire::runner::frames::{JobFacts, JobOrder};
 use ojs_wire::runner::template;
 
-/// Points that the kernel adds to a job's score when it chooses a process because memory ran out.
-const OOM_SCORE: &str = "500";
+/// Points that a job has more than the runner when the kernel chooses a process because memory ran
+/// out.
+const MORE_OOM_SCORE: i32 = 500;
+
+/// Most points of a process.
+const MOST_OOM_SCORE: i32 = 1000;
 
 /// The meaning of E2BIG.
 const TOO_LONG: &str = "its arguments and its environment together are too long for the kernel, which takes a quarter of the limit \
@@ -62,7 +66,7 @@ pub struct Starter {
     pub has_memory_files: bool,
     pub oom_kills: Option<OomKills>,
     /// The `oom_score_adj` of jobs. `None`: it cannot be set.
-    pub oom_score: Option<&'static str>,
+    pub oom_score: Option<String>,
 }
 
 /// Why no process was started.
@@ -158,7 +162,7 @@ impl Starter {
         let streams = JobStreams::new(ends.ours, exec.output, exec.output_limit, max_frame);
         // The kernel ends it first when memory runs out. Without the permission to write this it is
         // one among others.
-        if let Some(score) = self.oom_score {
+        if let Some(score) = &self.oom_score {
             let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), score);
         }
         Ok((JobProcess::new(pid), streams))
@@ -277,8 +281,11 @@ pub fn check_memory_files() -> io::Result<()> {
 
 /// The `oom_score_adj` of jobs. `None`: `/proc` is missing, or the number of a job would name a
 /// stranger there.
-pub fn oom_score() -> Option<&'static str> {
-    process::check_proc().is_ok().then_some(OOM_SCORE)
+pub fn oom_score() -> Option<String> {
+    process::check_proc().ok()?;
+    let own = fs::read_to_string("/proc/self/oom_score_adj").ok()?;
+    let own: i32 = own.trim().parse().ok()?;
+    Some(own.saturating_add(MORE_OOM_SCORE).min(MOST_OOM_SCORE).to_string())
 }
 
 /// The limits of jobs: that of descriptors which the runner itself had before, then the configured

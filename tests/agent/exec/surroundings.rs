@@ -118,6 +118,25 @@ fn without_standard_streams_of_ours_jobs_run_and_no_line_of_the_log_reaches_the_
     init.stops();
 }
 
+#[test]
+fn the_kernel_takes_a_job_before_the_init_whatever_the_score_of_the_init_is() {
+    let least = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let least: i32 = least.trim().parse().unwrap();
+    // A score may be raised, and only a privileged process may lower it.
+    for own in [least, least.midpoint(950), 950] {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        // The runner writes it when the job runs already.
+        let script = format!(
+            "until read -r score < /proc/$$/oom_score_adj && [ \"$score\" != {own} ]; do sleep 0.01; done; echo \"$score\""
+        );
+        let through = format!("echo {own} > /proc/self/oom_score_adj && exec \"$@\"");
+        let mut init = handler(&stage, &script).through(&["sh", "-c", &through, "sh"]).start();
+        acks(&stage, &init, &json!((own + 500).min(1000)));
+        init.stops();
+    }
+}
+
 /// Starts what follows under a filter that answers this system call with this error.
 fn refusing(call: i64, error: i32) -> Vec<String> {
     // The filter: load the number; if it is this one, return the error, else allow.
