@@ -103,8 +103,14 @@ impl Starter {
             // More jobs than users: the configuration does not allow it.
             ProcessNotStarted::Refused("every user of exec.users has a job".to_owned())
         })?;
-        let temporary = self.temporary.make(number, user);
-        let belongings = Belongings { temporary, user };
+        let mut belongings = Belongings { temporary: None, user };
+        match self.temporary.make(number, user) {
+            Ok(temporary) => belongings.temporary = temporary,
+            Err(error) => {
+                self.give_back(belongings);
+                return Err(ProcessNotStarted::Shortage(error));
+            }
+        }
         let kills_before = self.oom_kills.as_ref().map_or(0, OomKills::total);
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => Ok(RunningJob {

@@ -17,6 +17,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 
 use ojs_os::clock;
+use ojs_os::errno::is_shortage;
 use ojs_os::process::Pid;
 use ojs_os::remove_tree::remove_tree;
 use ojs_os::threads;
@@ -48,6 +49,9 @@ const MOST_STALE: usize = 64;
 pub struct TemporaryDirectories {
     /// None: there is no place for them.
     base: Option<PathBuf>,
+    /// The mode of the place.
+    mode: u32,
+    has_warned: bool,
     /// Held for the runner's life, so no other runner takes the place for a stale one.
     lock: Option<Flock<File>>,
     remover: Option<SyncSender<PathBuf>>,
@@ -59,6 +63,8 @@ impl TemporaryDirectories {
     pub fn below(parents: &[&Path], are_for_others: bool) -> Self {
         let mut directories = Self {
             base: None,
+            mode: if are_for_others { 0o711 } else { 0o700 },
+            has_warned: false,
             lock: None,
             remover: None,
         };
@@ -69,7 +75,7 @@ impl TemporaryDirectories {
                 directories.remove(path);
             }
             let base = parent.join(&name);
-            match make_base(&base, if are_for_others { 0o711 } else { 0o700 }) {
+            match make_base(&base, directories.mode) {
                 Ok(lock) => {
                     directories.base = Some(base);
                     directories.lock = lock;
@@ -88,18 +94,38 @@ impl TemporaryDirectories {
         directories
     }
 
-    /// A new directory for this job, accessible only to it and the superuser.
-    pub fn make(&self, number: u64, user: Option<u32>) -> Option<PathBuf> {
-        let path = self.base.as_ref()?.join(number.to_string());
-        DirBuilder::new().mode(0o700).create(&path).ok()?;
-        // The mask of new files may have removed permissions.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).ok()?;
-        match user {
-            Some(user) if chown(&path, Some(user), Some(user)).is_err() => {
-                let _ = fs::remove_dir(&path);
-                None
+    /// A new directory for this job, accessible only to it and the superuser. None if there is no
+    /// place, or if the directory cannot be made, which is logged once.
+    ///
+    /// # Errors
+    ///
+    /// A shortage: another attempt may succeed.
+    pub fn make(&mut self, number: u64, user: Option<u32>) -> io::Result<Option<PathBuf>> {
+        let Some(base) = self.base.clone() else {
+            return Ok(None);
+        };
+        let path = base.join(number.to_string());
+        let made = match make_directory(&path, user) {
+            // A job, or a person, has removed the place.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_base(&base, self.mode).and_then(|lock| {
+                self.lock = lock;
+                make_directory(&path, user)
+            }),
+            made => made,
+        };
+        match made {
+            Ok(()) => Ok(Some(path)),
+            Err(error) if is_shortage(&error) => Err(error),
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    warn!(
+                        "no directory for a job can be made in {}: {error}; such jobs share the container's; look at the owner \
+                         and the mode of that directory",
+                        base.display()
+                    );
+                }
+                Ok(None)
             }
-            Some(_) | None => Some(path),
         }
     }
 
@@ -155,6 +181,17 @@ impl TemporaryDirectories {
             is_left(&base, &error);
         }
     }
+}
+
+fn make_directory(path: &Path, user: Option<u32>) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    // The mask of new files may have removed permissions.
+    let made = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    let made = made.and_then(|()| user.map_or(Ok(()), |user| chown(path, Some(user), Some(user))));
+    if made.is_err() {
+        let _ = fs::remove_dir(path);
+    }
+    made
 }
 
 fn make_base(base: &Path, mode: u32) -> io::Result<Option<Flock<File>>> {
@@ -225,7 +262,7 @@ mod tests {
     fn each_job_has_a_directory_of_its_own_that_goes_with_it() {
         let parent = parent("own");
         let mut directories = TemporaryDirectories::below(&[&parent], false);
-        let (one, other) = (directories.make(1, None).unwrap(), directories.make(2, None).unwrap());
+        let [one, other] = [1, 2].map(|number| directories.make(number, None).unwrap().unwrap());
         assert_ne!(one, other);
         fs::create_dir(other.join("full")).unwrap();
         fs::write(other.join("full/file"), "x").unwrap();
@@ -244,12 +281,30 @@ mod tests {
     fn the_first_place_that_can_be_written_is_taken() {
         let parent = parent("second");
         let nowhere = parent.join("missing");
-        let directories = TemporaryDirectories::below(&[&nowhere, &parent], false);
-        assert!(directories.make(1, None).is_some_and(|path| path.starts_with(&parent)));
+        let mut directories = TemporaryDirectories::below(&[&nowhere, &parent], false);
+        let made = directories.make(1, None).unwrap();
+        assert!(made.is_some_and(|path| path.starts_with(&parent)));
         directories.end();
-        let none = TemporaryDirectories::below(&[&nowhere], false);
-        assert!(!none.has_place() && none.make(1, None).is_none() && none.file(b"x").is_err());
+        let mut none = TemporaryDirectories::below(&[&nowhere], false);
+        assert!(!none.has_place() && none.make(1, None).unwrap().is_none() && none.file(b"x").is_err());
         fs::remove_dir(parent).unwrap();
+    }
+
+    #[test]
+    fn a_place_that_was_removed_is_made_again_and_is_nobody_elses() {
+        let parent = parent("removed");
+        let mut directories = TemporaryDirectories::below(&[&parent], false);
+        let first = directories.make(1, None).unwrap().unwrap();
+        fs::remove_dir_all(first.parent().unwrap()).unwrap();
+        let second = directories.make(2, None).unwrap().unwrap();
+        assert!(second.exists());
+        assert!(directories.file(b"x").is_ok());
+        assert_eq!(stale(&parent).count(), 0, "it is locked");
+        fs::remove_dir_all(&parent).unwrap();
+        assert!(
+            directories.make(3, None).unwrap().is_none(),
+            "there is no place any more"
+        );
     }
 
     #[test]
@@ -269,8 +324,8 @@ mod tests {
     fn what_an_earlier_runner_has_left_is_removed_and_what_another_one_uses_is_not() {
         let parent = parent("stale");
         fs::create_dir_all(parent.join("ojs-jobs-1-1/3/x")).unwrap();
-        let living = TemporaryDirectories::below(&[&parent], false);
-        let used = living.make(1, None).unwrap();
+        let mut living = TemporaryDirectories::below(&[&parent], false);
+        let used = living.make(1, None).unwrap().unwrap();
         let next = TemporaryDirectories::below(&[&parent], false);
         while parent.join("ojs-jobs-1-1").exists() {
             std::thread::yield_now();
