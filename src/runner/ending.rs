@@ -187,7 +187,10 @@ impl Runner {
         let reaped = job.process.reap();
         self.leaders.remove(&job.process.pid());
         let (outcome, ended, usage) = match reaped {
-            Ok(Some((ended, usage))) => (self.judge(&mut job, ended, usage), Some(ended), usage),
+            Ok(Some((ended, usage))) => {
+                job.streams.take_last_line(ended, &job.subject.id.0, &mut job.news);
+                (self.judge(&mut job, ended, usage), Some(ended), usage)
+            }
             // Impossible: the runner could reap it when it ended, and nobody else does.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);

@@ -12,6 +12,7 @@ use crate::runner::outcome;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
 use ojs_os::socket::{Piece, read_piece};
+use ojs_values::exit::Ended;
 use ojs_wire::frame::{Frame, FrameReader};
 
 /// Most bytes that are read of one stream of a job in a turn, because other jobs need their turn.
@@ -188,6 +189,22 @@ impl JobStreams {
             .end(redaction, &mut |line| sink::say_of_job(job, "stdout", line));
         self.stderr_lines
             .end(redaction, &mut |line| sink::say_of_job(job, "stderr", line));
+    }
+
+    /// Takes the last line of the channel if no line break ends it. A process that exited by itself
+    /// has written all of the line. One that a signal ended may have been within a number.
+    pub fn take_last_line(&mut self, ended: Ended, job: &str, news: &mut UnsentNews) {
+        let Some(line) = self.channel_lines.unfinished() else {
+            return;
+        };
+        match ended {
+            Ended::Exited(_) => news.take_line(job, line),
+            Ended::Signalled(_) => news.complain(
+                job,
+                first_letters(line),
+                "it has no line break, as a signal ended the job",
+            ),
+        }
     }
 
     /// Asks the job to end: its reads of the channel return the end of the file.

@@ -84,9 +84,9 @@ impl FrameReader {
         Some(Frame::Line(&self.partial))
     }
 
-    /// The unfinished line after the last `\n`, at the end of the stream, for the log. The line is
-    /// no frame, even if it reads like one: a process that died in the middle of a number has
-    /// written another number.
+    /// The unfinished line after the last `\n`, at the end of the stream. If the process may have
+    /// died within the line, the line is no frame, even if it reads like one: the beginning of a
+    /// number is another number.
     pub fn unfinished(&self) -> Option<&[u8]> {
         match self.state {
             ReadState::Gathering => Some(self.partial.as_slice()).filter(|partial| !partial.is_empty()),

@@ -59,6 +59,22 @@ fn bash_says_it_with_a_redirection() {
 }
 
 #[test]
+fn a_last_line_without_a_line_break_counts_if_its_process_ended_by_itself() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"printf 'progress 0.5 half\ncheckpoint {"step":7}' >&3; exit 7"#;
+    let init = handler(&stage, script).start();
+    says(&stage, init);
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = handler(&stage, "printf 'checkpoint 71' >&3; kill -9 $$").start();
+    stage.failure("j1");
+    init.logs("it begins with \"checkpoint\", and it has no line break, as a signal ended the job");
+    assert_eq!(stage.count(Endpoint::Checkpoint), 0);
+    init.stops();
+}
+
+#[test]
 fn python_says_it_with_a_file() {
     let stage = Stage::new();
     stage.enqueue([1]);
