@@ -72,12 +72,14 @@ impl Runner {
         let number = self.next_number;
         self.next_number += 1;
         self.by_id.insert(facts.id.clone(), number);
-        let started = self.starter.start(number, &order, &facts);
+        let deadline = self.starter.deadline(&facts);
+        let started = self.starter.start(number, &order, &facts, deadline.as_deref());
         let JobFacts { id, kind, .. } = facts;
         let waiting = PostponedJob {
             order,
             id,
             kind,
+            deadline,
             since: now,
             pauses: 0,
         };
@@ -87,7 +89,8 @@ impl Runner {
     /// Tries again to start the process of a job, after a shortage.
     pub fn try_again(&mut self, number: JobNumber, waiting: PostponedJob, now: Moment) {
         let facts = waiting.order.facts().unwrap_or_default();
-        let started = self.starter.start(number, &waiting.order, &facts);
+        let deadline = waiting.deadline.as_deref();
+        let started = self.starter.start(number, &waiting.order, &facts, deadline);
         self.go_on(number, waiting, started, now);
     }
 

@@ -98,6 +98,7 @@ impl Starter {
         number: JobNumber,
         order: &JobOrder,
         facts: &JobFacts<'_>,
+        deadline: Option<&str>,
     ) -> Result<RunningJob, ProcessNotStarted> {
         let user = self.users.take().map_err(|()| {
             // More jobs than users: the configuration does not allow it.
@@ -112,7 +113,7 @@ impl Starter {
             }
         }
         let kills_before = self.oom_kills.as_ref().map_or(0, OomKills::total);
-        match self.start_with(order, facts, &belongings) {
+        match self.start_with(order, facts, deadline, &belongings) {
             Ok((process, streams)) => Ok(RunningJob {
                 subject: subject(facts),
                 stage: Stage::Running,
@@ -132,6 +133,13 @@ impl Starter {
         }
     }
 
+    /// When the time of a job ends that is delivered now (RFC 3339); `None`: it has no timeout.
+    pub fn deadline(&self, facts: &JobFacts<'_>) -> Option<String> {
+        let timeout = facts.timeout.or(self.settings.exec.timeout)?;
+        let deadline = clock::wall().checked_add(timeout).ok()?;
+        Some(format!("{deadline:.3}"))
+    }
+
     /// Frees the resources of an ended job.
     pub fn give_back(&mut self, belongings: Belongings) {
         if let Some(path) = belongings.temporary {
@@ -146,6 +154,7 @@ impl Starter {
         &self,
         order: &JobOrder,
         facts: &JobFacts<'_>,
+        deadline: Option<&str>,
         belongings: &Belongings,
     ) -> Result<(JobProcess, JobStreams), ProcessNotStarted> {
         let command = self.routes.find(&facts.kind).ok_or(ProcessNotStarted::NoHandler)?;
@@ -154,7 +163,7 @@ impl Starter {
             error if is_shortage(&error) => ProcessNotStarted::Shortage(error),
             error => ProcessNotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
         })?;
-        let mut plan = self.plan(&words, order, facts, belongings)?;
+        let mut plan = self.plan(&words, order, facts, deadline, belongings)?;
         plan.job = Some(self.traits(ends.theirs)?);
         let directory = self.settings.exec.directory.as_deref();
         let started = plan.spawn();
@@ -206,13 +215,11 @@ impl Starter {
         command: &[OsString],
         order: &JobOrder,
         facts: &JobFacts<'_>,
+        deadline: Option<&str>,
         belongings: &Belongings,
     ) -> Result<ChildPlan, ProcessNotStarted> {
-        let timeout = facts.timeout.or(self.settings.exec.timeout);
-        let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
-        let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
         let extras = JobExtras {
-            deadline: deadline.as_deref(),
+            deadline,
             checkpoint: order.checkpoint.as_deref(),
             temporary: belongings.temporary.as_deref(),
             program: self.program.as_deref(),

@@ -86,6 +86,8 @@ pub struct PostponedJob {
     pub order: JobOrder,
     pub id: String,
     pub kind: String,
+    /// When its time ends (RFC 3339), counted from its delivery.
+    pub deadline: Option<String>,
     pub since: Moment,
     pub pauses: u32,
 }

@@ -1,12 +1,14 @@
 //! Commands that cannot be started, and which command is whose.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
 use super::{configured, enqueue, handler, program};
 use crate::backend::{Endpoint, Outcome};
-use crate::stage::{Init, Stage};
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::wait::wait_until;
 
 /// A program of this test, and where it is.
 fn script(stage: &Stage, text: &str) -> String {
@@ -98,6 +100,48 @@ fn a_job_for_whose_start_too_few_descriptors_are_left_waits_and_does_not_fail() 
     for number in 1..=20 {
         let outcomes = stage.outcomes(&format!("j{number}"));
         assert_eq!(outcomes, [Outcome::Acked(None)], "{}", init.story());
+    }
+    init.stops();
+}
+
+#[test]
+fn the_deadline_of_a_job_that_waited_for_a_process_counts_from_its_delivery() {
+    let stage = Stage::new();
+    for number in 1..=20 {
+        enqueue(
+            &stage,
+            &format!("j{number}"),
+            "t",
+            &json!([]),
+            r#","timeout_ms":600000"#,
+        );
+    }
+    let script = "echo $OJS_JOB_ID >> \"$NOTES\"; until [ -e \"$NOTES.go\" ]; do sleep 0.05; done; date -d \"$OJS_JOB_DEADLINE\" +%s%3N";
+    let mut init = handler(&stage, script)
+        .with("OJS_CONCURRENCY", "20")
+        .through(&["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"])
+        .start();
+    init.logs("waits, since it cannot be started now");
+    let is_delivered = |number: u32| {
+        let id = format!("j{number}");
+        init.notes().contains(&id) || init.log().contains(&format!("job {id} waits, since"))
+    };
+    let are_delivered = wait_until(PATIENCE, || (1..=20).all(is_delivered));
+    assert!(are_delivered, "{}", init.story());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test compares a date with that of ojs-init"
+    )]
+    let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 600_000;
+    std::fs::write(stage.at("init.notes.go"), "").unwrap();
+    stage.wait_for_outcomes();
+    for number in 1..=20 {
+        let outcomes = stage.outcomes(&format!("j{number}"));
+        let [Outcome::Acked(Some(deadline))] = outcomes.as_slice() else {
+            panic!("{outcomes:?}: {}", init.story())
+        };
+        let deadline = deadline.as_u64().unwrap();
+        assert!(u128::from(deadline) <= latest, "{deadline} is after {latest}");
     }
     init.stops();
 }
