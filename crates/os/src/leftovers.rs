@@ -1,6 +1,6 @@
 //! The processes that a job has left behind, by proofs: session, mark, user.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -115,10 +115,7 @@ fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
 
 /// Whether the process runs as this user, or could again.
 pub fn runs_as(pid: Pid, user: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let mut ids = ids.into_iter().flat_map(str::split_ascii_whitespace);
-    ids.any(|id| id.parse() == Ok(user))
+    process::users_of(pid).is_ok_and(|users| users.contains(&user))
 }
 
 /// Ends all visible processes of this user with one signal, which also reaches processes that fork

@@ -209,12 +209,19 @@ pub fn parent_of(pid: Pid) -> io::Result<Parent> {
 ///
 /// No descriptor is left to read `/proc`, for example.
 pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
+    Ok(users_of(pid)?.last().copied())
+}
+
+/// The users of this process: real, effective, saved, and the owner of what it makes; empty if there
+/// is no such process.
+pub(crate) fn users_of(pid: Pid) -> io::Result<Vec<u32>> {
     let status = match fs::read_to_string(format!("/proc/{pid}/status")) {
-        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
         status => status?,
     };
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    Ok(users.and_then(|users| users.split_ascii_whitespace().last()?.parse().ok()))
+    let users = users.unwrap_or_default().split_ascii_whitespace();
+    Ok(users.filter_map(|user| user.parse().ok()).collect())
 }
 
 /// Whether the process ended before its file was opened, or before it was read.
