@@ -5,7 +5,6 @@
 //! worker. PID 1 sends it a signal when the drain begins, and then no copy is started again.
 
 use std::ffi::{NulError, OsStr, OsString};
-use std::fmt::Display;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use mio::{Events, Interest, Poll, Token};
 use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
-use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::slots::{AfterCopy, CopySlots};
 use crate::runner::start::{self, ProcessNotStarted};
 use crate::runner::state::now;
@@ -26,7 +24,7 @@ use ojs_os::entry::Environ;
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper;
 use ojs_os::signal_fd::SignalFd;
-use ojs_os::signals::{self, SignalSet};
+use ojs_os::signals::SignalSet;
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 
@@ -46,21 +44,17 @@ const SIGNALS: Token = Token(0);
 /// # Errors
 ///
 /// The exit status, and a text for a person.
-pub fn run(command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
-    let mut copies = Copies::set_up(command, environ)?;
-    let ended = copies.run();
-    // The last words may be the reason of the end.
-    copies.log.flush();
+pub fn run(settings: RunnerSettings, command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
+    let ended = Copies::set_up(settings, command, environ)?.run();
     ended.map_err(failed("cannot wait for the copies of the worker"))
-}
-
-fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
-    (Exit::Internal, format!("worker.processes: {what}: {error}"))
 }
 
 /// A failed system call: its purpose, and the advice.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
-    move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
+    move |error| {
+        let message = format!("worker.processes: {what}: {error}; {}", remedy(&error));
+        (Exit::Internal, message)
+    }
 }
 
 struct Copies {
@@ -72,16 +66,10 @@ struct Copies {
     settings: RunnerSettings,
     /// The exit status after a copy could not be started, and none ran: that ends the worker.
     refused: Option<Exit>,
-    log: LogHandle,
 }
 
 impl Copies {
-    fn set_up(command: &[OsString], environ: Environ) -> Result<Self, (Exit, String)> {
-        let settings = environ.value(RUNNER_VARIABLE).unwrap_or_default().to_string_lossy();
-        let settings = RunnerSettings::decode(&settings).map_err(|error| internal(RUNNER_VARIABLE, &error))?;
-        let log = sink::install(settings.log.format, &settings.log.level);
-        log.stderr_is_shared();
-        signals::expect_children();
+    fn set_up(settings: RunnerSettings, command: &[OsString], environ: Environ) -> Result<Self, (Exit, String)> {
         let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a descriptor of signals"))?;
         let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
         let mut source = SourceFd(&signals.as_raw_fd());
@@ -95,7 +83,6 @@ impl Copies {
             environ,
             settings,
             refused: None,
-            log,
         })
     }
 

@@ -52,7 +52,7 @@ use mio::Poll;
 use crate::config::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
-use crate::daemon::log::sink::{self, LogHandle};
+use crate::daemon::log::sink;
 use crate::runner::connection::InitConnection;
 use crate::runner::redaction::Redaction;
 use crate::runner::routes::JobCommands;
@@ -93,21 +93,29 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgr
 pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
     // PID 1 keeps its own closed descriptors from its children.
     init::reserve_std_fds();
-    let ended = match program {
-        OwnProgram::Runner => run_jobs(command, environ),
-        OwnProgram::Copies => copies::run(command, environ),
-    };
-    ended.unwrap_or_else(|(exit, message)| {
+    start(program, command, environ).unwrap_or_else(|(exit, message)| {
         report(&message);
         exit
     })
 }
 
-fn run_jobs(command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
-    let (runner, log) = set_up(command, environ)?;
-    let ended = runner.run();
-    // A job that was cut off may have logged its last lines a moment ago.
+fn start(program: OwnProgram, command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
+    let settings = environ.value(RUNNER_VARIABLE).unwrap_or_default().to_string_lossy();
+    let settings = RunnerSettings::decode(&settings).map_err(|error| internal(RUNNER_VARIABLE, &error))?;
+    let log = sink::install(settings.log.format, &settings.log.level);
+    log.stderr_is_shared();
+    signals::expect_children();
+    let ended = match program {
+        OwnProgram::Runner => run_jobs(settings, command, environ),
+        OwnProgram::Copies => copies::run(settings, command, environ),
+    };
+    // The last lines may be those of a job that was cut off a moment ago, or the reason of the end.
     log.flush();
+    ended
+}
+
+fn run_jobs(settings: RunnerSettings, command: &[OsString], environ: Environ) -> Result<Exit, (Exit, String)> {
+    let ended = set_up(settings, command, environ)?.run();
     ended.map_err(failed("cannot wait for signals, and for what jobs and PID 1 write"))
 }
 
@@ -120,12 +128,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
     move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
 }
 
-fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle), (Exit, String)> {
-    let settings = environ.value(RUNNER_VARIABLE).unwrap_or_default().to_string_lossy();
-    let settings = RunnerSettings::decode(&settings).map_err(|error| internal(RUNNER_VARIABLE, &error))?;
-    let log = sink::install(settings.log.format, &settings.log.level);
-    log.stderr_is_shared();
-    signals::expect_children();
+fn set_up(settings: RunnerSettings, command: &[OsString], environ: Environ) -> Result<Runner, (Exit, String)> {
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves (PR_SET_DUMPABLE)"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
@@ -144,7 +147,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     runner
         .watch(runner.connection.descriptor(), RunnerTokenOwner::Connection)
         .map_err(failed("cannot watch the worker socket"))?;
-    Ok((runner, log))
+    Ok(runner)
 }
 
 fn assemble(
