@@ -1,9 +1,9 @@
 //! The process of a job: the leader of its own group and session.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use ojs_os::pidfd::ProcessWatch;
+use ojs_os::pidfd;
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper::{self, Usage};
 use ojs_values::exit::Ended;
@@ -13,14 +13,15 @@ use ojs_values::signal::Signal;
 #[derive(Debug)]
 pub struct JobProcess {
     pid: Pid,
-    /// None if no descriptor was left. Then a SIGCHLD reports that some process has ended.
-    watch: Option<ProcessWatch>,
+    /// None if no descriptor was left, or the system has none of this kind. Then a SIGCHLD reports
+    /// that some process has ended.
+    watch: Option<OwnedFd>,
 }
 
 impl JobProcess {
     /// Holds on to a process that was just started.
     pub fn new(pid: Pid) -> Self {
-        let watch = ProcessWatch::of(pid).ok();
+        let watch = pidfd::descriptor(pid).ok();
         Self { pid, watch }
     }
 
@@ -31,8 +32,7 @@ impl JobProcess {
 
     /// Readable after the process has ended, if the system has these descriptors.
     pub fn descriptor(&self) -> Option<RawFd> {
-        let watch = self.watch.as_ref()?;
-        watch.as_fd().map(|descriptor| descriptor.as_raw_fd())
+        self.watch.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// Asks it and its group to end. A stopped process has to continue for that.

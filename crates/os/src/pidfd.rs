@@ -166,8 +166,13 @@ fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unsafe { new_descriptor(descriptor) }
 }
 
-/// A pidfd of the process that has this pid now.
-fn descriptor(pid: Pid) -> io::Result<OwnedFd> {
+/// A pidfd of the process that has this pid now: readable after the process has ended.
+///
+/// # Errors
+///
+/// ESRCH: there is no such process. EMFILE, ENFILE, ENOMEM: no descriptor is left. ENOSYS, EPERM:
+/// the kernel has no pidfds, or a seccomp filter forbids them.
+pub fn descriptor(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: numbers only, and the descriptor is new.
     unsafe { new_descriptor(libc::syscall(libc::SYS_pidfd_open, pid.number(), 0)) }
 }
