@@ -2,7 +2,8 @@
 //! parent.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 
 use crate::process::{Numbers, Pid, check_proc, is_gone, numbers_in};
 
@@ -29,16 +30,21 @@ pub fn threads_of(pid: Pid) -> io::Result<Option<Numbers>> {
 ///
 /// As for [`threads_of`].
 pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
-    let mut file = match File::open(format!("/proc/{pid}/task/{thread}/children")) {
-        Err(error) if is_gone(&error) => return Ok(Vec::new()),
-        file => file?,
-    };
-    let mut text = Vec::new();
-    let mut buffer = [0; CHILDREN_BYTES];
+    match File::open(format!("/proc/{pid}/task/{thread}/children")) {
+        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        list => read(&list?, &mut Vec::new()),
+    }
+}
+
+/// The processes on this list of children, from its beginning. `buffer` is memory to reuse.
+pub(crate) fn read(list: &File, buffer: &mut Vec<u8>) -> io::Result<Vec<Pid>> {
+    let mut length = 0;
     loop {
-        match file.read(&mut buffer) {
+        buffer.resize(length + CHILDREN_BYTES, 0);
+        let room = buffer.get_mut(length..).unwrap_or_default();
+        match list.read_at(room, u64::try_from(length).unwrap_or(u64::MAX)) {
             Ok(count) => {
-                text.extend_from_slice(buffer.get(..count).unwrap_or_default());
+                length += count;
                 if count < CHILDREN_BYTES / 2 {
                     break;
                 }
@@ -48,6 +54,7 @@ pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
             Err(error) => return Err(error),
         }
     }
+    let text = buffer.get(..length).unwrap_or_default();
     let numbers = text.split(|byte| *byte == b' ').filter_map(|word| {
         let number = std::str::from_utf8(word).ok()?.parse().ok()?;
         (number > 0).then(|| Pid::new(number))

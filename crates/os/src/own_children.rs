@@ -2,17 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
+use crate::child_lists;
 use crate::process::{self, Pid};
 use crate::reaper;
 
 /// The children of the thread that opens it, zombies too. Adopted orphans become children of the
 /// process's first thread.
 const CHILDREN: &str = "/proc/thread-self/children";
-
-/// Bytes that are read at once: some 600 children.
-const READ_BYTES: usize = 4096;
 
 /// Most reads of the list for one answer. Each further read needs a child that ended meanwhile.
 const MOST_LOOKS: u32 = 8;
@@ -81,23 +78,10 @@ impl OwnChildren {
     }
 
     fn children(&mut self) -> io::Result<Vec<Pid>> {
-        let Some(list) = &self.list else {
-            return process::children_and_zombies();
-        };
-        self.buffer.clear();
-        loop {
-            let read = self.buffer.len();
-            self.buffer.resize(read + READ_BYTES, 0);
-            let room = self.buffer.get_mut(read..).unwrap_or_default();
-            let count = list.read_at(room, u64::try_from(read).unwrap_or(u64::MAX))?;
-            self.buffer.truncate(read + count);
-            if count == 0 {
-                break;
-            }
+        match &self.list {
+            Some(list) => child_lists::read(list, &mut self.buffer),
+            None => process::children_and_zombies(),
         }
-        let words = self.buffer.split(u8::is_ascii_whitespace);
-        let numbers = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
-        Ok(numbers.filter(|number| *number > 0).map(Pid::new).collect())
     }
 }
 
