@@ -149,13 +149,15 @@ impl Copies {
     fn reap(&mut self) -> io::Result<()> {
         for pid in self.slots.running() {
             let Some((ended, _)) = reaper::reap(pid)? else { continue };
-            match self.slots.ended(pid, ended, now()) {
-                AfterCopy::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
-                AfterCopy::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
-                AfterCopy::EndAll => warn!(
-                    "copy {} of the worker ended, {ended}, and is not started again: the worker ends",
-                    self.slots.last()
-                ),
+            let Some((index, after)) = self.slots.ended(pid, ended, now()) else {
+                continue;
+            };
+            match after {
+                AfterCopy::Over => info!("copy {index} of the worker ended, {ended}"),
+                AfterCopy::StartsAgain(pause) => again(index, &format!("ended, {ended}"), pause),
+                AfterCopy::EndAll => {
+                    warn!("copy {index} of the worker ended, {ended}, and is not started again: the worker ends");
+                }
             }
         }
         Ok(())

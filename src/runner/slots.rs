@@ -32,8 +32,6 @@ pub struct CopySlots<P> {
     is_given_up: bool,
     /// The first status that is no clean end.
     status: u8,
-    /// The index of the copy that ended last, for the log.
-    last: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -70,7 +68,6 @@ impl<P: Copy + PartialEq> CopySlots<P> {
             is_ending: false,
             is_given_up: false,
             status: 0,
-            last: 0,
         }
     }
 
@@ -138,29 +135,26 @@ impl<P: Copy + PartialEq> CopySlots<P> {
         self.slots.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// A copy has ended.
-    pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> AfterCopy {
-        let is_it = |slot: &&mut Slot<P>| matches!(slot.state, State::Runs { process: of, .. } if of == process);
+    /// A copy has ended. Returns its index, for the log, and the consequence.
+    pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> Option<(u32, AfterCopy)> {
         let mut slots = (0..).zip(&mut self.slots);
-        let Some((index, slot)) = slots.find(|(_, slot)| is_it(slot)) else {
-            return AfterCopy::Over;
-        };
-        self.last = index;
-        let State::Runs { since, .. } = std::mem::replace(&mut slot.state, State::Over) else {
-            return AfterCopy::Over;
-        };
+        let (index, slot, since) = slots.find_map(|(index, slot)| match slot.state {
+            State::Runs { process: of, since } if of == process => Some((index, slot, since)),
+            State::Runs { .. } | State::Waits(_) | State::Over => None,
+        })?;
+        slot.state = State::Over;
         if self.is_ending {
             let is_clean = ended.status() == 0 || is_after_sigterm(ended);
             if !is_clean && self.status == 0 {
                 self.status = ended.status();
             }
-            return AfterCopy::Over;
+            return Some((index, AfterCopy::Over));
         }
         slot.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
         if self.restart == Restart::Never || slot.restarts.len() >= MAX_RESTARTS {
             self.status = ended.status();
             self.give_up();
-            return AfterCopy::EndAll;
+            return Some((index, AfterCopy::EndAll));
         }
         slot.restarts.push_back(now);
         let is_steady = since.elapsed(now) >= STEADY;
@@ -171,12 +165,7 @@ impl<P: Copy + PartialEq> CopySlots<P> {
         };
         let pause = slot.short_lives.checked_sub(1).map_or(Duration::ZERO, restart_pause);
         slot.state = State::Waits(Some(now.after(pause)));
-        AfterCopy::StartsAgain(pause)
-    }
-
-    /// The index of the copy that ended last.
-    pub fn last(&self) -> u32 {
-        self.last
+        Some((index, AfterCopy::StartsAgain(pause)))
     }
 
     /// The worker's status after its end: 0 if each copy ended cleanly.
@@ -212,12 +201,18 @@ mod tests {
         slots
     }
 
+    fn after(slots: &mut CopySlots<u32>, process: u32, ended: Ended, now: Moment) -> AfterCopy {
+        let (index, after) = slots.ended(process, ended, now).unwrap();
+        assert_eq!(10 + index, process);
+        after
+    }
+
     #[test]
     fn a_copy_that_ends_is_started_again_while_the_others_go_on() {
         for ended in [FAILED, CLEAN, Ended::Signalled(Signal::KILL)] {
             let mut slots = two(Restart::Hung);
             assert_eq!(
-                slots.ended(11, ended, at(5)),
+                after(&mut slots, 11, ended, at(5)),
                 AfterCopy::StartsAgain(Duration::from_secs(1))
             );
             assert_eq!((slots.running(), slots.due(at(5))), (vec![10], None));
@@ -228,7 +223,10 @@ mod tests {
     #[test]
     fn a_copy_that_ran_for_a_minute_is_started_again_at_once() {
         let mut slots = two(Restart::Hung);
-        assert_eq!(slots.ended(10, FAILED, at(60)), AfterCopy::StartsAgain(Duration::ZERO));
+        assert_eq!(
+            after(&mut slots, 10, FAILED, at(60)),
+            AfterCopy::StartsAgain(Duration::ZERO)
+        );
         assert_eq!(slots.due(at(60)), Some(0));
     }
 
@@ -236,7 +234,7 @@ mod tests {
     fn pauses_grow_and_after_ten_restarts_within_ten_minutes_the_worker_ends_with_the_status_of_that_copy() {
         let mut slots = two(Restart::Always);
         let mut pauses = Vec::new();
-        while let AfterCopy::StartsAgain(pause) = slots.ended(10, FAILED, at(599)) {
+        while let AfterCopy::StartsAgain(pause) = after(&mut slots, 10, FAILED, at(599)) {
             pauses.push(pause.as_secs());
             slots.started(0, 10, at(599));
         }
@@ -247,7 +245,7 @@ mod tests {
     #[test]
     fn a_copy_that_cannot_be_started_is_tried_after_pauses_that_grow_and_the_others_go_on() {
         let mut slots = two(Restart::Hung);
-        slots.ended(10, FAILED, at(5));
+        after(&mut slots, 10, FAILED, at(5));
         let pauses: Vec<u64> = (0..20).map(|_| slots.not_started(0, at(5)).as_secs()).collect();
         assert_eq!(pauses.get(..7), Some(&[2, 4, 8, 16, 32, 60, 60][..]));
         assert_eq!((slots.running(), slots.result()), (vec![11], None));
@@ -258,7 +256,7 @@ mod tests {
     fn restarts_that_are_ten_minutes_old_do_not_count() {
         let mut slots = two(Restart::Always);
         for minute in 1..40 {
-            let ended = slots.ended(10, CLEAN, at(60 * minute));
+            let ended = after(&mut slots, 10, CLEAN, at(60 * minute));
             assert_eq!(ended, AfterCopy::StartsAgain(Duration::ZERO), "minute {minute}");
             slots.started(0, 10, at(60 * minute));
         }
@@ -268,7 +266,7 @@ mod tests {
     fn with_restart_never_the_end_of_a_copy_is_the_end_of_the_worker() {
         for (ended, status) in [(FAILED, 3), (CLEAN, 0)] {
             let mut slots = two(Restart::Never);
-            assert_eq!(slots.ended(10, ended, at(5)), AfterCopy::EndAll);
+            assert_eq!(after(&mut slots, 10, ended, at(5)), AfterCopy::EndAll);
             assert_eq!(slots.result(), Some(status));
         }
     }
@@ -276,18 +274,21 @@ mod tests {
     #[test]
     fn in_a_shutdown_no_copy_is_started_again_and_the_end_is_clean_if_each_one_is() {
         let mut slots = two(Restart::Always);
-        assert!(matches!(slots.ended(10, FAILED, at(5)), AfterCopy::StartsAgain(_)));
+        assert!(matches!(
+            after(&mut slots, 10, FAILED, at(5)),
+            AfterCopy::StartsAgain(_)
+        ));
         slots.end();
         assert_eq!(
             (slots.due(at(99)), slots.next_start(), slots.result()),
             (None, None, None)
         );
-        assert_eq!(slots.ended(11, Ended::Exited(143), at(5)), AfterCopy::Over);
+        assert_eq!(after(&mut slots, 11, Ended::Exited(143), at(5)), AfterCopy::Over);
         assert_eq!(slots.result(), Some(0));
         let mut slots = two(Restart::Always);
         slots.end();
-        assert_eq!(slots.ended(10, FAILED, at(5)), AfterCopy::Over);
-        assert_eq!(slots.ended(11, CLEAN, at(5)), AfterCopy::Over);
+        assert_eq!(after(&mut slots, 10, FAILED, at(5)), AfterCopy::Over);
+        assert_eq!(after(&mut slots, 11, CLEAN, at(5)), AfterCopy::Over);
         assert_eq!(slots.result(), Some(3));
     }
 }
