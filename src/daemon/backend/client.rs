@@ -131,10 +131,11 @@ impl Backend {
         }
         let wake = loop_wake(waker);
         let now = Moment::new(clock::monotonic());
+        let own = own_lines(&settings.backend);
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
-            writer: RequestWriter::new(&settings.backend),
-            tunnels: Tunnels::new(own_lines(&settings.backend), TUNNEL_SLOTS, TokenOwner::Tunnel),
+            writer: RequestWriter::new(&own),
+            tunnels: Tunnels::new(own, TUNNEL_SLOTS, TokenOwner::Tunnel),
             upstream: Upstream::new(&settings.backend, &wake, now)?,
             outcomes: Outcomes::new(settings),
             lanes: Lanes::new(concurrency),

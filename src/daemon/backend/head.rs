@@ -5,7 +5,7 @@ use std::io::Write;
 
 use uuid::{Builder, Uuid};
 
-use crate::config::{Backend, Header, Proxy, Secret};
+use crate::config::{Backend, Header, Secret};
 use crate::daemon::backend::route;
 use ojs_os::clock;
 use ojs_wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
@@ -14,47 +14,28 @@ use ojs_wire::http::tunnel::OwnLines;
 /// Bytes of the head of a request besides the headers that all have in common.
 const USUAL_HEAD_BYTES: usize = 512;
 
-/// The lines that ojs-init adds to a request that passes through.
+/// The lines that ojs-init adds to each request. A token replaces the header Authorization. A proxy
+/// gets each request as a whole if the backend's URL is http. It reads the backend's address in the
+/// path, and does not pass its credentials on.
 pub(in crate::daemon) fn own_lines(backend: &Backend) -> OwnLines {
-    let (host, prefix) = host_and_prefix(backend);
-    let has_token = has_token(backend);
-    let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
-    let headers = backend.headers.iter().filter(is_ours);
-    let headers = headers.map(|header| (header.name.clone(), header.value.clone()));
-    OwnLines {
-        prefix,
-        host,
-        headers: headers.chain(proxy_line(backend)).collect(),
-    }
-}
-
-/// The proxy that gets each request as a whole, because the backend's URL is http.
-fn plain_proxy(backend: &Backend) -> Option<&Proxy> {
-    backend.proxy.as_ref().filter(|_| !backend.is_https())
-}
-
-/// The credentials for a plain proxy, which does not pass them on.
-fn proxy_line(backend: &Backend) -> Option<(String, String)> {
-    let credentials = route::credentials(plain_proxy(backend)?)?;
-    Some(("Proxy-Authorization".to_owned(), credentials))
-}
-
-fn has_token(backend: &Backend) -> bool {
-    backend.auth_token.is_some() || backend.auth_token_file.is_some()
-}
-
-/// The header Host, and the prefix of each path on the wire. A proxy that gets the whole request
-/// reads the backend's address in it.
-fn host_and_prefix(backend: &Backend) -> (String, String) {
-    let Some(url) = &backend.url else {
-        return Default::default();
-    };
-    let (host, path) = (url.host_header(), url.path());
-    let prefix = match plain_proxy(backend) {
+    let url = backend.url.as_ref();
+    let (host, path) = url.map_or_else(Default::default, |url| (url.host_header(), url.path()));
+    let proxy = backend.proxy.as_ref().filter(|_| !backend.is_https());
+    let prefix = match proxy {
         Some(_) => format!("http://{host}{path}"),
         None => path.to_owned(),
     };
-    (host, prefix)
+    let has_token = backend.auth_token.is_some() || backend.auth_token_file.is_some();
+    let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
+    let headers = backend.headers.iter().filter(is_ours);
+    let headers = headers.map(|header| (header.name.clone(), header.value.clone()));
+    let credentials = proxy.and_then(route::credentials);
+    let credentials = credentials.map(|credentials| ("Proxy-Authorization".to_owned(), credentials));
+    OwnLines {
+        prefix,
+        host,
+        headers: headers.chain(credentials).collect(),
+    }
 }
 
 /// Writes requests.
@@ -67,38 +48,31 @@ pub(in crate::daemon) struct RequestWriter {
 }
 
 impl RequestWriter {
-    /// The headers of the user replace those of ojs-init, except for the token and the request's
-    /// id.
-    pub(in crate::daemon) fn new(backend: &Backend) -> Self {
-        let (host, prefix) = host_and_prefix(backend);
-        let has_token = has_token(backend);
+    /// Writes requests with these lines. The headers of the user replace those of ojs-init, except
+    /// for the request's id.
+    pub(in crate::daemon) fn new(own: &OwnLines) -> Self {
         let mut common = String::new();
         let mut line = |name: &str, value: &str| {
             for piece in [name, ": ", value, "\r\n"] {
                 common.push_str(piece);
             }
         };
-        line("Host", &host);
-        let own = [
+        line("Host", &own.host);
+        for (name, value) in [
             ("User-Agent", concat!("ojs-init/", env!("CARGO_PKG_VERSION"))),
             ("OJS-Version", OJS_VERSION),
-        ];
-        for (name, value) in own {
-            if !names(&backend.headers, name) {
+        ] {
+            if !own.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
                 line(name, value);
             }
         }
-        for header in &backend.headers {
-            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-            if !(is("X-Request-Id") || (is("Authorization") && has_token)) {
-                line(&header.name, &header.value);
+        for (name, value) in &own.headers {
+            if !name.eq_ignore_ascii_case("X-Request-Id") {
+                line(name, value);
             }
         }
-        if let Some((name, value)) = proxy_line(backend) {
-            line(&name, &value);
-        }
         Self {
-            prefix,
+            prefix: own.prefix.clone(),
             common,
             ids: RequestIds::new(),
         }
@@ -138,10 +112,6 @@ impl RequestWriter {
         bytes.extend_from_slice(body.unwrap_or_default());
         bytes
     }
-}
-
-fn names(headers: &[Header], name: &str) -> bool {
-    headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
 }
 
 /// Ids of requests: UUIDs of version 7. Their random part is a keyed hash of a counter, because no
