@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::gateway::worker;
 use crate::probe_client::Probes;
-use crate::stage::{PATIENCE, Stage, job};
+use crate::stage::{Init, PATIENCE, Stage, job};
 
 /// A child takes a job and says nothing of it until it is ordered to; its parent tells how it
 /// ended.
@@ -244,4 +244,57 @@ rest()
     for number in 1..=2 {
         assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
     }
+}
+
+/// Two children take a job each; another one waits, and notes its SIGTERM. They outlive the worker's
+/// first process, and answer when they are ordered to: one on the connection that it has, one on a
+/// new one. Each notes how often it was asked to end.
+const OUTLIVE: &str = r#"
+def takes(is_on_new):
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append("SIGTERM"))
+    link = Link()
+    job = link.job()["id"]
+    note("took", job)
+    orders("answer")
+    if is_on_new:
+        link.socket.close()
+        link = Link()
+    answer = link.ask(post("ack", job_id=job))
+    note("answered", job, answer and answer[0], *asked)
+def waits():
+    signal.signal(signal.SIGTERM, lambda *_: (note("witness", "asked"), os._exit(0)))
+    note("waits", "there")
+    rest()
+child(lambda: takes(False))
+child(lambda: takes(True))
+child(waits)
+orders("die")
+os._exit(3)
+"#;
+
+/// The children answer within their grace, when all of them were asked to end.
+fn outlive(stage: &Stage, init: &mut Init) {
+    for line in ["took j1", "took j2", "waits there"] {
+        init.notes_line(line);
+    }
+    init.order("die");
+    init.noted("witness");
+    init.order("answer");
+    for job in ["j1", "j2"] {
+        init.notes_line(&format!("answered {job} 200 SIGTERM"));
+        stage.becomes(job, &[Outcome::Acked(None)]);
+    }
+    init.ends_with(3);
+}
+
+#[test]
+fn where_we_may_not_look_children_that_outlive_the_main_process_answer_within_their_grace() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let mut init = worker(&stage, OUTLIVE)
+        .with_all(&[("OJS_CANCEL_GRACE", "60s"), ("OJS_USER", "12345:12345")])
+        .through(&["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"])
+        .start();
+    outlive(&stage, &mut init);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
 use crate::api::{Effect, EndCause, ErrorCode, Manners, Ready, ToWorker, WorkerNotice, WorkerState, WorkerTimer};
+use crate::worker::holder::Holder;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
 use ojs_values::signal::Signal;
@@ -38,7 +39,8 @@ impl Workers {
         cx: &Context,
     ) {
         let is_of_unknown_process = process.is_none();
-        let of_the_worker = self.supervision.process().filter(|_| self.supervision.is_alive());
+        // A descendant that is left of the worker may be behind a new connection.
+        let of_the_worker = self.supervision.process();
         // A process that connects between two workers belongs to neither.
         let process = process.filter(|_| !self.supervision.awaits_the_next());
         let Some(process) = process.or(of_the_worker) else {
@@ -46,7 +48,8 @@ impl Workers {
         };
         self.holders.add(holder, process, manners);
         let is_kept = self.kept == Some(process);
-        let is_given_up = self.recycling.has_old() && self.holders.is_old(process);
+        let is_left_behind = is_of_unknown_process && self.supervision.is_clearing();
+        let is_given_up = is_left_behind || self.recycling.has_old() && self.holders.is_old(process);
         self.holders.change(holder, |holder| {
             holder.is_of_unknown_process = is_of_unknown_process;
             holder.is_kept = is_kept;
@@ -294,7 +297,9 @@ impl Workers {
         }
     }
 
-    /// Handles the end of a process. All that it had written can be read now.
+    /// Handles the end of a process. All that it had written can be read now. If the worker's own
+    /// process ends, one of its descendants may be behind a connection of an unknown process: such
+    /// connections are read to the end when no descendant is left.
     pub(crate) fn process_gone(&mut self, id: ProcessId, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillProcess(id));
         self.timers.cancel(WorkerTimer::HungUp(id));
@@ -303,16 +308,27 @@ impl Workers {
         }
         self.holders.process_is_gone(id);
         self.give_up_on(id, cx);
-        let open: Vec<HolderId> = self
+        let is_main = self.supervision.process() == Some(id);
+        self.read_to_end(id, |holder| !(is_main && holder.is_of_unknown_process));
+        self.holders.forget_process(id);
+    }
+
+    /// No descendant of the worker's ended process is left, so none is behind a connection whose
+    /// process is unknown.
+    pub(super) fn no_descendant_is_left(&mut self, main: ProcessId) {
+        self.read_to_end(main, |holder| holder.is_of_unknown_process);
+    }
+
+    /// Orders the rest of the open connections of a process to be read, as far as they `end`.
+    fn read_to_end(&mut self, id: ProcessId, ends: impl Fn(&Holder) -> bool) {
+        let open = self
             .holders
             .of(id)
-            .filter(|(_, holder)| !holder.is_closed)
-            .map(|(id, _)| id)
-            .collect();
+            .filter(|(_, holder)| !holder.is_closed && ends(holder));
+        let open: Vec<HolderId> = open.map(|(id, _)| id).collect();
         for holder in open {
             self.timers.cancel(WorkerTimer::CancelSignal(holder));
             self.order(Effect::ReadToEnd(holder));
         }
-        self.holders.forget_process(id);
     }
 }

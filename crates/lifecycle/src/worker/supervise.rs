@@ -185,16 +185,23 @@ impl Workers {
     pub(crate) fn reaped(&mut self, are_left: bool, drain_left: Duration, cx: &Context) {
         let waits_for_old = self.waits_for_old(cx);
         let WorkerProcessState::Clearing {
+            process,
             children_left,
             is_asked,
             is_killed,
-            ..
         } = &mut self.supervision.state
         else {
             return;
         };
-        *children_left = are_left;
-        if !are_left || waits_for_old {
+        let were_left = std::mem::replace(children_left, are_left);
+        if !are_left {
+            let main = *process;
+            if were_left {
+                self.no_descendant_is_left(main);
+            }
+            return;
+        }
+        if waits_for_old {
             return;
         }
         if *is_killed || cx.is_killing {
