@@ -49,21 +49,13 @@ impl Descendants {
         }
     }
 
-    /// This process got its SIGTERM already.
-    pub fn was_asked(&mut self, pid: Pid) {
-        self.asked.insert(pid);
-    }
-
-    /// This process was reaped, so another may get its pid from now on.
-    pub fn forget(&mut self, pid: Pid) {
-        self.asked.remove(&pid);
-    }
-
-    /// Sends SIGTERM and SIGCONT to each child that has not got them yet.
-    pub fn terminate(&mut self) {
+    /// Sends SIGTERM and SIGCONT to each child that has not got them yet, here or elsewhere
+    /// (`was_asked`).
+    pub fn terminate(&mut self, was_asked: impl Fn(Pid) -> bool) {
         match process::children() {
             Ok(children) => {
-                for pid in children.into_iter().filter(|pid| self.asked.insert(*pid)) {
+                let unasked = children.into_iter().filter(|pid| !was_asked(*pid));
+                for pid in unasked.filter(|pid| self.asked.insert(*pid)) {
                     info!("SIGTERM to leftover process {pid}");
                     forgive(pid, process::signal(pid, Signal::TERM));
                     forgive(pid, process::signal(pid, Signal::CONT));

@@ -12,7 +12,6 @@ use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
-use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::process::{self, Pid};
@@ -34,8 +33,11 @@ impl EventLoop {
                 Effect::StartNext => self.start_next(),
                 Effect::TakeOver(process) => self.take_over(process),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
-                Effect::SignalProcess(process, signal) => self.signal_process(process, signal),
-                Effect::TerminateDescendants => self.descendants.terminate(),
+                Effect::SignalProcess(process, signal) => self.processes.signal(process, signal),
+                Effect::TerminateDescendants => {
+                    let processes = &self.processes;
+                    self.descendants.terminate(|pid| processes.was_asked_to_end(pid));
+                }
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
                 Effect::Tell(holder, word) => {
@@ -154,18 +156,6 @@ impl EventLoop {
             debug!("PR_SET_DUMPABLE: {error}");
         }
         result
-    }
-
-    fn signal_process(&mut self, process: ProcessId, signal: Signal) {
-        self.processes.signal(process, signal);
-        // The old one of two worker processes, which may be left by the other one.
-        let old = self
-            .two
-            .beside
-            .filter(|old| old.process == process && signal == Signal::TERM);
-        if let Some(old) = old {
-            self.descendants.was_asked(old.pid);
-        }
     }
 
     fn signal_worker(&mut self, signal: Signal) {

@@ -266,7 +266,7 @@ impl Supervisor {
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
                 PlainEffect::Send(signal, target) => self.send(signal, target),
-                PlainEffect::TerminateLeftovers => self.descendants.terminate(),
+                PlainEffect::TerminateLeftovers => self.descendants.terminate(|_| false),
                 PlainEffect::KillEverything => self.kill_everything(),
                 PlainEffect::Notify(notice) => say(notice, &self.what_is_left()),
                 PlainEffect::Exit(status) => return Some(Exit::Status(status)),

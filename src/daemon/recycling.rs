@@ -118,7 +118,6 @@ impl EventLoop {
         // gives all others out first.
         self.processes.ended(beside.process, &mut self.inbox);
         self.processes.worker_reaped(beside.process);
-        self.descendants.forget(beside.pid);
         self.usage.forget();
         // Its own end by the kernel explains no later end of the other one.
         if WorkerEnd::is_like_oom(ended) {

@@ -41,6 +41,8 @@ struct Watched {
     is_worker: bool,
     /// The process may hold jobs, or is being ended: it was given a job or a signal.
     is_needed: bool,
+    /// It got a SIGTERM. Many programs act differently on a second one.
+    was_asked_to_end: bool,
     /// SIGKILL ends its process group with it: it is one of two worker processes, and what it
     /// leaves cannot be told from what the other one has started.
     ends_with_its_group: bool,
@@ -149,6 +151,7 @@ impl Processes {
             connections: 0,
             is_worker,
             is_needed: false,
+            was_asked_to_end: false,
             ends_with_its_group: false,
             is_gone: false,
         };
@@ -206,6 +209,7 @@ impl Processes {
             return;
         };
         watched.is_needed = true;
+        watched.was_asked_to_end |= signal == Signal::TERM;
         match watched.signal(signal) {
             Ok(()) => debug!("{signal} to process {id}"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -216,6 +220,15 @@ impl Processes {
             }
             Err(error) => debug!("{signal} to process {id}: {error}"),
         }
+    }
+
+    /// True if the process that has this pid now got a SIGTERM.
+    pub fn was_asked_to_end(&self, pid: Pid) -> bool {
+        let is_it = |watched: &&Watched| watched.pid == pid && !watched.is_gone && !watched.has_ended();
+        self.processes
+            .values()
+            .find(is_it)
+            .is_some_and(|watched| watched.was_asked_to_end)
     }
 
     /// Reports that this process belongs to the older of two worker processes, if it does.

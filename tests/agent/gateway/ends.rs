@@ -289,6 +289,14 @@ fn outlive(stage: &Stage, init: &mut Init) {
 }
 
 #[test]
+fn children_that_outlive_the_main_process_are_asked_to_end_once_and_answer_within_their_grace() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let mut init = worker(&stage, OUTLIVE).with("OJS_CANCEL_GRACE", "60s").start();
+    outlive(&stage, &mut init);
+}
+
+#[test]
 fn where_we_may_not_look_children_that_outlive_the_main_process_answer_within_their_grace() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
