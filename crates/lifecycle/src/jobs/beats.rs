@@ -75,12 +75,10 @@ impl Jobs {
     }
 
     /// Weighs a heartbeat for jobs that only heartbeats show. A heartbeat speaks for the jobs on
-    /// its list, whichever holder has them. An empty list speaks against the jobs of its holder.
+    /// its list, whichever holder has them: ojs-init may know the process of one connection of a
+    /// program and not that of another one. An empty list speaks against the jobs of its holder.
     /// Any other list leaves the jobs that are not on it unchanged.
     fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
-        if !cx.takers.is_known_by_words_alone(id) {
-            return;
-        }
         for job in named {
             let claims: Vec<Claim> = self.ledger.claims_of(job).collect();
             for claim in claims {
@@ -90,7 +88,7 @@ impl Jobs {
                 }
             }
         }
-        if !named.is_empty() {
+        if !named.is_empty() || !cx.takers.is_known_by_words_alone(id) {
             return;
         }
         let held: Vec<Claim> = self.ledger.held_by(id).iter().copied().collect();
@@ -132,20 +130,19 @@ impl Jobs {
         limit.max(self.longest_absence(job, cx))
     }
 
-    /// Checks whether the holder has sent a message since this job's silence limit started.
+    /// Checks whether the holder has sent a message since this job's silence limit started, or any
+    /// holder a heartbeat that names the job.
     pub(crate) fn silence_is_over(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
-        let limit = self.silence_limit(job, cx);
-        let holder = job.holder();
-        let Some(holder) = holder.filter(|holder| cx.takers.is_known_by_words_alone(*holder)) else {
+        let Place::Held(Held { holder, beats, .. }) = &job.place else {
             return;
         };
-        let since = cx
-            .takers
-            .last_said(holder)
-            .map(|said| said.after(limit))
-            .filter(|until| *until > cx.now);
-        match since {
+        if !cx.takers.is_known_by_words_alone(*holder) {
+            return;
+        }
+        let last_word = cx.takers.last_said(*holder).max(Some(beats.named_at));
+        let until = last_word.map(|word| word.after(self.silence_limit(job, cx)));
+        match until.filter(|until| *until > cx.now) {
             Some(until) => self.timers.arm(JobTimer::Silence(claim), until),
             None => self.drop_job(claim, DropCause::Silent, cx),
         }
