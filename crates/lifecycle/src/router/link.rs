@@ -165,13 +165,16 @@ impl Lifecycle {
         if let Reply::Fetched(deliveries) = reply {
             let capacity = self.capacity();
             self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, capacity, cx));
-            if deliveries.len() < fetch.count {
-                self.answers_pulls(fetch);
-            }
             if deliveries.is_empty() {
                 self.end(now, |ending, cx| ending.found_no_job(fetch.at, cx));
             }
+            let are_fewer = deliveries.len() < fetch.count;
             let is_news = self.claim(deliveries, &fetch.worker, fetch.at, now);
+            // Jobs that the worker has already are no reason for another FETCH at once: the backend
+            // may return the same ones again.
+            if are_fewer || !is_news {
+                self.answers_pulls(fetch);
+            }
             self.link(now, |link, cx| link.fetch_is_done(fetch, is_news, cx));
         } else if self.link(now, |link, cx| link.fetch_failed(reply.failure(), cx)) {
             // The FETCH is repeated in another form without a pause, if there is still room for
