@@ -1,7 +1,9 @@
 //! The purpose of a request: which part handles its answer.
 
+use std::sync::Arc;
+
 use crate::api::ids::{PullId, Text, WorkerId};
-use crate::api::{Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};
+use crate::api::{Delivery, Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};
 use crate::backend::heartbeat_state::SentHeartbeat;
 
 /// The purpose of a request to the backend.
@@ -35,6 +37,21 @@ pub(crate) struct SentFetch {
     pub(crate) is_for_pushed: bool,
     /// Another FETCH was in flight when this one was sent.
     pub(crate) is_second: bool,
+}
+
+impl SentFetch {
+    /// Names a queue for each job whose envelope names none. The FETCH brought it, so it is of one
+    /// of the queues of that FETCH, and a pull of that FETCH gets it.
+    pub(crate) fn name_queue_of(&self, deliveries: &mut [Delivery]) {
+        let Some(first) = self.queues.as_ref().and_then(|queues| queues.first()) else {
+            return;
+        };
+        for delivery in deliveries {
+            if delivery.subject.queue.is_empty() {
+                Arc::make_mut(&mut delivery.subject).queue = first.clone();
+            }
+        }
+    }
 }
 
 /// The rule for a request that hangs while the backend answers others.

@@ -162,7 +162,8 @@ impl Lifecycle {
     }
 
     pub(crate) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
-        if let Reply::Fetched(deliveries) = reply {
+        if let Reply::Fetched(mut deliveries) = reply {
+            fetch.name_queue_of(&mut deliveries);
             let capacity = self.capacity();
             self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, capacity, cx));
             if deliveries.is_empty() {
