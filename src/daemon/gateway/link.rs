@@ -147,6 +147,8 @@ pub(super) struct GatewayLink {
     /// How the answer to the request that is on it is given.
     pub(super) form: AnswerForm,
     pub(super) reader: RequestReader,
+    /// The answer with jobs that went out last, until the next request is here.
+    pub(super) last_given: Option<Pulling>,
     /// Since when it is there.
     pub(super) since: Moment,
     /// When the last byte of its client arrived.
@@ -196,6 +198,7 @@ impl GatewayLink {
                 is_kept_by_itself: true,
             },
             reader: RequestReader::default(),
+            last_given: None,
             since: now,
             heard_at: now,
             closes_by: now,
@@ -350,6 +353,16 @@ impl GatewayLink {
         Filled::Nothing
     }
 
+    /// The last answer with jobs, if the client had closed the connection before that answer
+    /// arrived. Such a client has reset the connection behind its own end, which Linux reports as
+    /// EPIPE. A reset without an end before it proves nothing: a client with `SO_LINGER` 0 sends one
+    /// after it has read the answer.
+    pub(super) fn take_unread(&mut self) -> Option<Pulling> {
+        let given = self.last_given.take()?;
+        let error = self.stream.take_error().ok()??;
+        (error.kind() == ErrorKind::BrokenPipe).then_some(given)
+    }
+
     fn reset(&mut self) {
         self.is_reset = true;
         self.is_deaf = true;
@@ -387,5 +400,54 @@ impl GatewayLink {
     pub(super) fn reset_at_close(&self) {
         // Without it the client sees an end that may look right.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its sockets has failed")]
+mod tests {
+    use std::net::{TcpListener, TcpStream as Client};
+
+    use super::*;
+
+    const ANSWER: &[u8] = b"an answer with jobs";
+
+    /// What is known of an answer with jobs when the connection has ended. The client does `before`
+    /// it and `after` it, and then closes.
+    fn unread(before: impl FnOnce(Client) -> Option<Client>, after: impl FnOnce(&Client)) -> Option<Pulling> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut link = GatewayLink::new(TcpStream::from_std(stream), Moment::default());
+        assert_eq!(link.fill(&mut [0; 9]), Filled::Nothing);
+        let client = before(client);
+        link.say(ANSWER);
+        link.flush();
+        link.last_given = Some(Pulling {
+            holder: HolderId(1),
+            pull: PullId(2),
+        });
+        if let Some(client) = &client {
+            after(client);
+        }
+        drop(client);
+        let mut ended = Filled::Nothing;
+        while ended == Filled::Nothing {
+            link.look_again();
+            ended = link.fill(&mut [0; 9]);
+        }
+        assert_eq!(ended, Filled::End);
+        link.take_unread()
+    }
+
+    #[test]
+    fn an_answer_is_known_to_be_unread_where_the_client_had_closed_before_it_and_nowhere_else() {
+        let reads = |mut client: &Client| client.read_exact(&mut [0; ANSWER.len()]).unwrap();
+        let lingers_not = |client: &Client| SockRef::from(client).set_linger(Some(Duration::ZERO)).unwrap();
+        assert!(unread(|_closes| None, |_| {}).is_some());
+        assert_eq!(unread(Some, reads), None);
+        assert_eq!(unread(Some, |client| (reads(client), lingers_not(client)).1), None);
+        assert_eq!(unread(Some, |_| {}), None, "this looks like the one before");
     }
 }

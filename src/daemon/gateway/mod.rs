@@ -434,6 +434,9 @@ impl Gateway {
     /// The client of this connection waits for no answer any more. Jobs for it go back, and a
     /// request that passes through may continue. Outcomes and heartbeats are not taken back.
     fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) {
+        if let Some(given) = link.take_unread() {
+            release(given, turn);
+        }
         match std::mem::replace(&mut link.stage, LinkStage::Closing) {
             LinkStage::Asked(Asked::Jobs(asked)) => {
                 self.book.take_pull(asked.pull);

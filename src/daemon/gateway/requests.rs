@@ -35,10 +35,13 @@ impl Gateway {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
         };
-        let head = match link.reader.next_head() {
-            None => return Step::WantsBytes,
-            Some(Err(bad)) => return self.refuse(id, &GatewayError::of_message(bad)),
-            Some(Ok(head)) => head,
+        let Some(head) = link.reader.next_head() else {
+            return Step::WantsBytes;
+        };
+        link.last_given = None;
+        let head = match head {
+            Err(bad) => return self.refuse(id, &GatewayError::of_message(bad)),
+            Ok(head) => head,
         };
         link.form = AnswerForm {
             wants_body: head.method != "HEAD",
@@ -330,10 +333,12 @@ impl Gateway {
         }
         let (is_kept, is_deaf) = (link.form.is_kept, link.is_deaf);
         let next = if is_kept { LinkStage::Head } else { LinkStage::Closing };
-        if let LinkStage::Answering(Some(asked)) = std::mem::replace(&mut link.stage, next)
-            && is_deaf
-        {
-            release(asked, turn);
+        if let LinkStage::Answering(Some(asked)) = std::mem::replace(&mut link.stage, next) {
+            if is_deaf {
+                release(asked, turn);
+            } else {
+                link.last_given = Some(asked);
+            }
         }
         if is_kept {
             return Step::Again;
