@@ -386,9 +386,7 @@ impl Gateway {
         match &link.stage {
             // Half a request is none.
             LinkStage::Head | LinkStage::Gathering(_) | LinkStage::Closing => self.hang_up(id, turn),
-            LinkStage::Relaying(relay)
-                if !relay.is_body_done && relay.gathered.is_none() && !link.reader.has_rest_of_body() =>
-            {
+            LinkStage::Relaying(relay) if !relay.is_body_done => {
                 if relay.answer.is_some() {
                     link.reset_at_close();
                 }

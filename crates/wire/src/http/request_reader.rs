@@ -75,23 +75,6 @@ impl RequestReader {
         }
     }
 
-    /// Whether all of the body that is being read is here.
-    pub fn has_rest_of_body(&self) -> bool {
-        let Some(mut body) = self.body.clone() else { return true };
-        let mut input = self.unread();
-        loop {
-            match body.step(&mut input) {
-                Ok(BodyStep::Over) => return true,
-                Ok(BodyStep::Payload(payload)) => {
-                    let count = payload.len();
-                    body.took(count);
-                    input = input.get(count..).unwrap_or_default();
-                }
-                Ok(BodyStep::Unfinished) | Err(BadChunk) => return false,
-            }
-        }
-    }
-
     /// Reads the next step in the body of the last request.
     ///
     /// # Errors
