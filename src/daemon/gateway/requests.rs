@@ -153,12 +153,8 @@ impl Gateway {
                 self.answer(id, &answer);
                 Ok(())
             }
-            RequestKind::Other => {
-                self.pass_on(id, request, turn);
-                Ok(())
-            }
-            // Such a request is refused with its head, and never gets here.
-            RequestKind::Doubtful => {
+            // Such a request was handled when its head came, and never gets here.
+            RequestKind::Other | RequestKind::Doubtful => {
                 self.refuse(id, &DOUBTFUL_PATH);
                 Ok(())
             }
