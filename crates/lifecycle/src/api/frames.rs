@@ -116,8 +116,7 @@ pub struct Wants {
     pub count: u32,
     /// The queues to fetch from; none: the configured queues.
     pub queues: Option<Vec<Text>>,
-    /// The reply is sent within this time, or earlier if the time is long. It has no job if none is
-    /// available.
+    /// The reply is sent within this time. It has no job if none is available.
     pub within: Duration,
 }
 

@@ -1,19 +1,11 @@
 //! Holders that ask for jobs: which pulls get an empty reply, and the one reply to each.
 
-use std::time::Duration;
-
 use crate::api::ids::{HolderId, PullId, Text};
 use crate::api::{Effect, GivenJob, MAX_CONCURRENCY, Queues, Wants, WorkerTimer};
 use crate::worker::holder::Holder;
 use crate::worker::pulls::Pull;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
-
-/// Longest time that a pull waits for jobs, whatever the pull asks for.
-const LONGEST_PULL: Duration = Duration::from_secs(30);
-
-/// Most pulls that wait at one time. Further pulls get an empty reply at once.
-const MOST_PULLS: usize = 10_000;
 
 /// Most queues that a pull, and so a FETCH for pulls, names. Of a longer list, other queues are
 /// named with the next pull.
@@ -52,15 +44,13 @@ impl Workers {
                 .change(id, |holder| holder.asked_queues.add(queues.as_deref()));
         }
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
-        let is_in_vain =
-            !is_there || is_restricted || !self.may_get_jobs(cx) || left == 0 || self.pulls.len() >= MOST_PULLS;
+        let is_in_vain = !is_there || is_restricted || !self.may_get_jobs(cx) || left == 0;
         let holder = id;
         self.pulls.add(pull, Pull { holder, left, queues });
         if is_in_vain {
             self.answer_pull(pull, Vec::new());
         } else {
-            self.timers
-                .arm(WorkerTimer::Pull(pull), cx.now.after(within.min(LONGEST_PULL)));
+            self.timers.arm(WorkerTimer::Pull(pull), cx.now.after(within));
         }
         !is_in_vain
     }

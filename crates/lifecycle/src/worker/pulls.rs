@@ -174,11 +174,6 @@ impl Pulls {
         self.wanted
     }
 
-    /// Number of pulls.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
     /// Whether there is no pull.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
