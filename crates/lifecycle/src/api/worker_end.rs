@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ojs_values::exit::Ended;
+use ojs_values::exit::{Ended, RemapExit};
 use ojs_values::signal::Signal;
 
 /// How a worker ended, and the known reason.
@@ -23,13 +23,17 @@ impl WorkerEnd {
         ended.status() == Ended::Signalled(Signal::KILL).status()
     }
 
+    /// Whether a worker that was asked to end has ended in good order: with success, or by SIGTERM
+    /// or SIGINT, or with a shell's status for one of them. A worker may send itself the SIGINT.
+    pub fn is_orderly(ended: Ended, remap: &RemapExit) -> bool {
+        let by = |signal| ended.status() == Ended::Signalled(signal).status();
+        remap.apply(ended) == 0 || by(Signal::TERM) || by(Signal::INT)
+    }
+
     /// Whether a worker ends like this after a SIGTERM, or a SIGKILL, of ojs-init.
-    pub fn is_as_asked(self) -> bool {
-        let is_ours = match self.ended {
-            Ended::Exited(status) => status == 0 || status == Ended::Signalled(Signal::TERM).status(),
-            Ended::Signalled(signal) => signal == Signal::TERM || signal == Signal::KILL,
-        };
-        is_ours && self.oom_kills == 0
+    pub fn is_as_asked(self, remap: &RemapExit) -> bool {
+        let is_killed = self.ended == Ended::Signalled(Signal::KILL) && self.oom_kills == 0;
+        Self::is_orderly(self.ended, remap) || is_killed
     }
 
     /// ` (out of memory: ...)`, or empty if that is unknown.

@@ -106,19 +106,12 @@ impl Ending {
 
     /// How this end of the worker fits the request.
     pub(crate) fn manner(&self, ended: Ended, options: &Options) -> Manner {
-        let is_success = options.remap_exit.apply(ended) == 0;
+        let is_killed = ended == Ended::Signalled(Signal::KILL) && self.shutdown.is_killing();
         if !self.phase.is_terminating() {
+            let is_success = options.remap_exit.apply(ended) == 0;
             return if is_success { Manner::Unasked } else { Manner::Failed };
         }
-        let is_as_asked = match ended {
-            Ended::Exited(status) => [Signal::TERM, Signal::INT]
-                .into_iter()
-                .any(|signal| Ended::Signalled(signal).status() == status),
-            Ended::Signalled(Signal::TERM | Signal::INT) => true,
-            Ended::Signalled(Signal::KILL) => self.shutdown.is_killing(),
-            Ended::Signalled(_) => false,
-        };
-        if is_success || is_as_asked {
+        if WorkerEnd::is_orderly(ended, &options.remap_exit) || is_killed {
             Manner::Orderly
         } else {
             Manner::Disorderly

@@ -5,9 +5,6 @@ use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// The status of a worker that ends in order after SIGTERM, and leaves jobs unanswered.
-const TERMINATED: u8 = 143;
-
 /// A process that was ended, as long as the end of the worker may be a consequence of that.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Blame {
@@ -22,10 +19,9 @@ impl Blame {
     pub(super) fn explains(&self, main: ProcessId, end: WorkerEnd, now: Moment) -> bool {
         // If memory ran out, the kernel is a better explanation than a child's end.
         let is_consequence = self.process == main || self.is_recent(now) && end.oom_kills == 0;
-        let is_of_our_signal = match end.ended {
-            Ended::Signalled(signal) => signal == Signal::TERM || signal == Signal::KILL,
-            Ended::Exited(status) => status == TERMINATED,
-        };
+        // A worker that catches SIGTERM may end with a shell's status for it.
+        let is_of_our_signal = end.ended.status() == Ended::Signalled(Signal::TERM).status()
+            || end.ended == Ended::Signalled(Signal::KILL);
         match self.cause {
             // Most often the worker was ending by itself, and its own status gives the reason.
             EndCause::Disconnected => is_of_our_signal && is_consequence,

@@ -153,7 +153,9 @@ impl Workers {
         let is_asked_to_end = cx.is_ending_the_worker();
         self.supervision.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
         self.notify(match self.supervision.ended_for.clone() {
-            Some(EndCause::Recycled) if end.is_as_asked() => WorkerNotice::WorkerEnded(end, Manner::Orderly),
+            Some(EndCause::Recycled) if end.is_as_asked(&cx.options.remap_exit) => {
+                WorkerNotice::WorkerEnded(end, Manner::Orderly)
+            }
             Some(EndCause::Recycled) => WorkerNotice::WorkerEnded(end, Manner::Disorderly),
             Some(cause) => WorkerNotice::WorkerWasEnded { end, cause },
             None => WorkerNotice::WorkerEnded(end, manner),
