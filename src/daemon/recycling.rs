@@ -81,7 +81,7 @@ impl EventLoop {
             }
         })?;
         let process = self.processes.worker_started(pid, self.poll.registry());
-        self.processes.ends_with_its_group(process);
+        self.processes.ends_with_its_group(process, &mut self.inbox);
         self.two.beside = Some(Worker { pid, process });
         Narrator::next_started(pid);
         Ok(process)
@@ -132,7 +132,7 @@ impl EventLoop {
         };
         self.two.beside = self.worker.replace(next);
         if let Some(old) = self.two.beside {
-            self.processes.ends_with_its_group(old.process);
+            self.processes.ends_with_its_group(old.process, &mut self.inbox);
         }
         self.processes.ends_alone(next.process);
         self.metrics.worker_started(now(), true);

@@ -242,10 +242,15 @@ impl Processes {
         }
     }
 
-    /// SIGKILL ends the process group of this worker process with it.
-    pub fn ends_with_its_group(&mut self, id: ProcessId) {
-        if let Some(watched) = self.processes.get_mut(&id) {
-            watched.ends_with_its_group = true;
+    /// SIGKILL ends the process group of this worker process with it. If its end was reported
+    /// before, while it was the only worker process, the end is reported once more.
+    pub fn ends_with_its_group(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
+        let Some(watched) = self.processes.get_mut(&id) else {
+            return;
+        };
+        watched.ends_with_its_group = true;
+        if std::mem::take(&mut watched.is_gone) {
+            self.ended(id, events);
         }
     }
 
@@ -342,6 +347,8 @@ fn number(id: ProcessId) -> u64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test without its poll has failed")]
 mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
     use super::*;
 
     #[test]
@@ -352,6 +359,26 @@ mod tests {
         let watch = Rc::new(ProcessWatch::of(Pid::own()).unwrap());
         assert_eq!(processes.id_of(watch, poll.registry()), worker);
         assert!(processes.processes.values().all(|watched| watched.watch.is_some()));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
+    fn an_end_is_reported_once_more_and_ends_the_group_when_another_worker_process_has_taken_over() {
+        let mut sleep = std::process::Command::new("sleep");
+        let mut child = sleep.arg("60").process_group(0).spawn().unwrap();
+        let number = child.id().cast_signed();
+        let descendants = process::descendants(1000).unwrap();
+        let pid = descendants.into_iter().find(|pid| pid.number() == number).unwrap();
+        let (mut processes, mut events) = (Processes::default(), VecDeque::new());
+        let old = processes.name(pid, true);
+        processes.ends_with_its_group(old, &mut events);
+        assert_eq!(events, [], "it has not ended");
+        processes.ends_alone(old);
+        processes.ended(old, &mut events);
+        assert!(child.try_wait().unwrap().is_none(), "its group outlasts it");
+        processes.ends_with_its_group(old, &mut events);
+        assert_eq!(events, [Event::ProcessGone(old), Event::ProcessGone(old)]);
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub enum Effect {
     /// `NextNotStarted`.
     StartNext,
     /// The process of `NextStarted` is the worker from here on. The process that was the worker is
-    /// another process like any other, and its end is reported as `ProcessGone`.
+    /// another process like any other, and its end is reported as `ProcessGone`, once more if that
+    /// was reported already.
     TakeOver(ProcessId),
     /// Signal the worker, or its process group with `-g`. The machine orders it only between the
     /// worker's start and its end.
