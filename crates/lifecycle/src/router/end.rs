@@ -86,7 +86,7 @@ impl Lifecycle {
     fn end_said(&mut self, said: Said, now: Moment) {
         match said {
             Said::Notify(notice) => self.notify(notice),
-            Said::SignalWorker(signal) => self.workers(now, |workers, _| workers.signal_worker(signal)),
+            Said::SignalWorker(signal) => self.workers(now, |workers, _| workers.signal_workers(signal)),
             Said::TellAll(word) => self.workers(now, |workers, cx| workers.tell_all(&word, cx)),
             Said::Heartbeat => self.link(now, Link::heartbeat_now),
             Said::Resumed(reason) => self.link.resumed(reason),

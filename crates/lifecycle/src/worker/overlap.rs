@@ -171,6 +171,14 @@ impl Workers {
         }
     }
 
+    /// Asks a next worker process that is not ready to end, because it will get no job.
+    pub(super) fn ask_next_to_end(&mut self) {
+        if let Some(Beside::Next { process, .. }) = self.recycling.beside {
+            self.order(Effect::SignalProcess(process, Signal::TERM));
+            self.order(Effect::SignalProcess(process, Signal::CONT));
+        }
+    }
+
     /// Sends a signal to the process that is being recycled.
     pub(super) fn signal_recycled(&mut self, signal: Signal) {
         match self.recycling.beside {

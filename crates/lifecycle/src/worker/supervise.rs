@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::worker::blame::Blame;
 use crate::worker::holder::Holder;
-use crate::worker::recycling_state::RecyclingStage;
+use crate::worker::recycling_state::{Beside, RecyclingStage};
 use crate::worker::supervision::WorkerProcessState;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
@@ -59,6 +59,14 @@ impl Workers {
     pub(crate) fn signal_worker(&mut self, signal: Signal) {
         if self.supervision.is_alive() {
             self.order(Effect::SignalWorker(signal));
+        }
+    }
+
+    /// Sends a signal to every process of the worker: two, while one takes over from the other.
+    pub(crate) fn signal_workers(&mut self, signal: Signal) {
+        self.signal_worker(signal);
+        if let Some(Beside::Next { process, .. } | Beside::Old(process)) = self.recycling.beside {
+            self.order(Effect::SignalProcess(process, signal));
         }
     }
 
@@ -290,6 +298,7 @@ impl Workers {
     /// Begins the end: ojs-init starts no further worker process and reports no change of its
     /// capacity.
     pub(crate) fn end_begins(&mut self, cx: &Context) {
+        self.ask_next_to_end();
         self.recycling_is_off(cx);
         for timer in [
             WorkerTimer::Start,

@@ -43,6 +43,8 @@ pub struct Blame {
     recycled_since: Option<Duration>,
     /// The old one of two worker processes, which is asked to end.
     old: Option<ProcessId>,
+    /// The next one of two worker processes, which is asked to end in a shutdown.
+    next: Option<ProcessId>,
     /// How many of the first endings are no cause for an end of the present worker.
     of_old: usize,
     ended: Option<Ended>,
@@ -72,6 +74,8 @@ impl Blame {
             self.has_hung = matches!(cause, Some(EndCause::Hung { .. }));
             self.ended = Some(*ended);
             self.main = None;
+        } else if let Event::NextStarted(process) = event {
+            self.next = Some(*process);
         } else if let Event::NextNotStarted(NotStarted::Shortage) = event {
             self.recycled_since = Some(now);
         } else if let Event::WorkerNotStarted(NotStarted::Refused(_)) = event {
@@ -82,6 +86,7 @@ impl Blame {
     /// The next of two worker processes is the worker from here on.
     pub fn takes_over(&mut self, process: ProcessId) {
         self.old = self.main.replace(process);
+        self.next = None;
         self.of_old = self.endings.len();
         self.recycled_since = None;
     }
@@ -114,6 +119,7 @@ impl Blame {
             Effect::SignalProcess(process, Signal::TERM) => {
                 let is_said = self.main.is_none()
                     || self.old == Some(*process)
+                    || self.next == Some(*process)
                     || self.endings.iter().any(|ending| ending.process == *process);
                 promise!("nobody is ended in silence", is_said, "{effect:?}");
                 Ok(())
