@@ -12,6 +12,7 @@ use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
+use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::process::{self, Pid};
@@ -33,7 +34,7 @@ impl EventLoop {
                 Effect::StartNext => self.start_next(),
                 Effect::TakeOver(process) => self.take_over(process),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
-                Effect::SignalProcess(process, signal) => self.processes.signal(process, signal),
+                Effect::SignalProcess(process, signal) => self.signal_process(process, signal),
                 Effect::TerminateDescendants => {
                     let processes = &self.processes;
                     self.descendants.terminate(|pid| processes.was_asked_to_end(pid));
@@ -156,6 +157,14 @@ impl EventLoop {
             debug!("PR_SET_DUMPABLE: {error}");
         }
         result
+    }
+
+    fn signal_process(&mut self, process: ProcessId, signal: Signal) {
+        // The old one of two worker processes is signalled as it was before. A signal that wakes up
+        // a handler is for the process that has the connection.
+        let is_worker = self.two.beside.is_some_and(|beside| beside.process == process);
+        let to_group = is_worker && self.process_group && signal != Signal::URG;
+        self.processes.signal(process, signal, to_group);
     }
 
     fn signal_worker(&mut self, signal: Signal) {

@@ -203,14 +203,20 @@ impl Processes {
         }
     }
 
-    /// Signals this process, and never a later one with its pid.
-    pub fn signal(&mut self, id: ProcessId, signal: Signal) {
+    /// Signals this process or, `to_group`, its process group; never a later one with its pid. A
+    /// process with a group is a child of ojs-init that was not reaped yet.
+    pub fn signal(&mut self, id: ProcessId, signal: Signal, to_group: bool) {
         let Some(watched) = self.processes.get_mut(&id) else {
             return;
         };
         watched.is_needed = true;
         watched.was_asked_to_end |= signal == Signal::TERM;
-        match watched.signal(signal) {
+        let result = if to_group {
+            process::signal_group(watched.pid, signal)
+        } else {
+            watched.signal(signal)
+        };
+        match result {
             Ok(()) => debug!("{signal} to process {id}"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 warn!(

@@ -349,6 +349,33 @@ link.work()";
     init.stops();
 }
 
+/// A wrapper that waits for its child and passes no signal on.
+#[test]
+fn with_process_group_the_old_worker_of_two_is_asked_to_end_with_its_whole_group() {
+    let stage = Stage::new();
+    let script = "
+def works():
+    def asked(*_):
+        note('asked')
+        os._exit(0)
+    signal.signal(signal.SIGTERM, asked)
+    link = Link()
+    link.ready()
+    note('runs')
+    link.work()
+pid = child(works)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.waitpid(pid, 0)";
+    let start = stage.worker(script).with("OJS_INIT_PROCESS_GROUP", "true");
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    init.notes_times("runs", 1);
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.notes_line("asked");
+    init.logs("the worker was recycled in ");
+    init.notes_times("runs", 2);
+    init.stops();
+}
+
 #[test]
 fn a_job_that_outlasts_the_grace_period_is_cancelled_and_fails_as_in_a_shutdown() {
     let stage = Stage::new();

@@ -28,7 +28,8 @@ pub enum Effect {
     /// Signal the worker, or its process group with `-g`. The machine orders it only between the
     /// worker's start and its end.
     SignalWorker(Signal),
-    /// Signal a process that is, or has, holders.
+    /// Signal a process that is, or has, holders. One of two worker processes gets it with its
+    /// process group with `-g`.
     SignalProcess(ProcessId, Signal),
     /// Send SIGTERM and SIGCONT to each descendant that is a child of ojs-init by now and has not
     /// got them yet.
