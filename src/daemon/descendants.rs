@@ -38,6 +38,11 @@ pub struct Descendants {
 }
 
 impl Descendants {
+    /// Another worker begins. Its descendants were not asked to end with those of the one before.
+    pub fn worker_begins(&mut self) {
+        self.everybody_was_asked = false;
+    }
+
     /// This process was reaped, so another may get its pid from now on. With `warn`, its parent's
     /// neglect is a warning.
     pub fn reaped(&mut self, pid: Pid, ended: Ended, warn: bool) {
@@ -81,10 +86,19 @@ pub fn kill_group(child: Pid) {
     forgive(child, process::signal(child, Signal::KILL));
 }
 
-/// SIGKILL to each child.
+/// SIGKILL to each child. Without /proc PID 1 kills all processes, because no worker runs then that
+/// must go on: there are never two.
 pub fn kill_children() {
-    for pid in process::children().unwrap_or_default() {
-        forgive(pid, process::signal(pid, Signal::KILL));
+    match process::children() {
+        Ok(children) => {
+            for pid in children {
+                forgive(pid, process::signal(pid, Signal::KILL));
+            }
+        }
+        Err(error) => {
+            debug!("cannot list leftover processes: {error}");
+            let _ = process::signal_namespace(Signal::KILL);
+        }
     }
 }
 

@@ -116,6 +116,7 @@ impl EventLoop {
     fn start_worker(&mut self, keeps_name: bool) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
         self.two.next_wanted = None;
+        self.descendants.worker_begins();
         let event = match self.spawn_worker() {
             Ok(pid) => {
                 let process = self.processes.worker_started(pid, self.poll.registry());

@@ -61,6 +61,43 @@ fn a_worker_that_ended_in_good_order_is_not_started_again_on_failure_only() {
 }
 
 #[test]
+fn what_each_worker_leaves_behind_is_asked_to_end_and_killed_also_where_proc_is_not_mounted() {
+    let stage = Stage::new();
+    let unmount = "while umount -l /proc 2> /dev/null; do :; done; [ ! -e /proc/self ] && exec \"$@\"";
+    let script = "
+def stays():
+    note_signals(signal.SIGTERM)
+    note('left')
+    os.write(told, b'.')
+    rest()
+lives = os.open(os.environ['MARK'], os.O_RDWR | os.O_APPEND | os.O_CREAT)
+if os.fstat(lives).st_size == 2:
+    link = Link()
+    link.ready()
+    note('last')
+    rest()
+os.write(lives, b'.')
+hears, told = os.pipe()
+child(stays)
+os.read(hears, 1)
+os._exit(1)";
+    let start = stage.worker(script).with("MARK", stage.at("mark"));
+    let mut init = start
+        .with_all(&[("OJS_RESTART", "always"), ("OJS_CANCEL_GRACE", "100ms")])
+        .through(&["unshare", "-m", "--", "sh", "-c", unmount, "sh"])
+        .start();
+    init.notes_line("last");
+    assert_eq!(
+        init.notes().iter().filter(|line| *line == "signal 15").count(),
+        2,
+        "{}",
+        init.story()
+    );
+    assert_eq!(proc::descendants(init.pid).len(), 1, "{}", init.story());
+    init.stops();
+}
+
+#[test]
 fn a_prefork_process_that_dies_with_a_job_costs_that_job_only() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
