@@ -24,6 +24,8 @@ pub enum EndCause {
     Silent,
     /// The process does not read its messages.
     Deaf,
+    /// The process sent three malformed frames in a row on a connection on which it holds jobs.
+    Garbled,
     /// The process closed a connection on which it holds jobs, and did not end.
     Disconnected,
     /// The worker is being recycled, and its grace period ended before its jobs did. The process
@@ -51,6 +53,7 @@ impl fmt::Display for EndCause {
             }
             Self::Silent => f.write_str("it did not answer three pings"),
             Self::Deaf => f.write_str("it does not read what it is sent"),
+            Self::Garbled => f.write_str("it sent three malformed frames in a row"),
             Self::Disconnected => f.write_str("its connection was closed while it holds jobs"),
             Self::Recycled => f.write_str("its worker is being recycled"),
             Self::Orphaned => f.write_str("the worker that it belongs to ended"),

@@ -25,7 +25,9 @@ impl Blame {
         match self.cause {
             // Most often the worker was ending by itself, and its own status gives the reason.
             EndCause::Disconnected => is_of_our_signal && is_consequence,
-            EndCause::Hung { .. } | EndCause::Silent | EndCause::Deaf | EndCause::Recycled => is_consequence,
+            EndCause::Hung { .. } | EndCause::Silent | EndCause::Deaf | EndCause::Garbled | EndCause::Recycled => {
+                is_consequence
+            }
             EndCause::Orphaned => false,
         }
     }

@@ -123,6 +123,11 @@ impl Workers {
             holder.malformed
         });
         if malformed == Some(MALFORMED_LIMIT) {
+            // Such a process exits by itself, with any status, because its connection is closed.
+            let holder = self.holders.get(id).filter(|holder| holder.held > 0);
+            if let Some(process) = holder.map(|holder| holder.process) {
+                self.end_process(process, EndCause::Garbled, cx);
+            }
             self.give_up(id, "three malformed frames in a row", cx);
         }
     }
