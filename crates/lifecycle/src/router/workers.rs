@@ -120,7 +120,9 @@ impl Lifecycle {
                 answer,
             } => {
                 let held = answer.and_then(|answer| Some((self.held_job(id, answer.answers()?)?, *answer)));
-                let counts = held.is_none();
+                // A frame about a held job shows that the holder speaks this protocol.
+                let is_about_held = job.as_ref().is_some_and(|job| self.held_job(id, job).is_some());
+                let counts = held.is_none() && !is_about_held;
                 self.workers(now, |workers, cx| {
                     workers.invalid_message(id, (code, &message), job, counts, cx);
                 });

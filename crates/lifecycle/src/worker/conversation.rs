@@ -105,7 +105,7 @@ impl Workers {
     }
 
     /// Handles input from the holder that is no message. It `counts` towards the end of the
-    /// conversation unless an answer could be read from it.
+    /// conversation unless it is about a job of the holder.
     pub(crate) fn invalid_message(
         &mut self,
         id: HolderId,

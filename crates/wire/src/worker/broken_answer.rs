@@ -16,21 +16,27 @@ use ojs_lifecycle::api::{FromWorker, JobId};
 const ANSWER_BEGINS: &str = "{\"type\":\"";
 
 /// Reads the answer in a line that [`decode`](crate::worker::decode) refuses, or in the beginning
-/// of a line that is too long.
+/// of a line that is too long. Returns it with the job of the line, which may be no answer.
 ///
 /// `decode` reads complete lines; `None`: the line is a beginning. An `ack` loses its result. A
-/// `fail` keeps the readable parts of its error. Returns `None` if the line is no answer, or `type`
-/// and `job_id` are not before the broken part.
-pub(super) fn broken_answer(line: &[u8], decode: Option<fn(&[u8]) -> FromWorker>) -> Option<FromWorker> {
+/// `fail` keeps the readable parts of its error. Returns `None` if `type` and `job_id` are not
+/// before the broken part.
+pub(super) fn broken_answer(
+    line: &[u8],
+    decode: Option<fn(&[u8]) -> FromWorker>,
+) -> Option<(JobId, Option<FromWorker>)> {
     let text = match str::from_utf8(line) {
         Ok(text) => text,
         Err(error) => str::from_utf8(line.get(..error.valid_up_to())?).ok()?,
     };
     let frame = Object::read_beginning(text, &["type", "job_id", "error", "reason"]);
     let job = JobId(frame.raw("job_id").and_then(name)?);
-    let answer = answer(&frame.text("type")?, job, &frame, text)?;
-    let behind = decode.and_then(|decode| answer_behind(text, &answer, decode));
-    Some(behind.unwrap_or(answer))
+    let answer = answer(&frame.text("type")?, job.clone(), &frame, text);
+    let whole = answer.map(|answer| {
+        let behind = decode.and_then(|decode| answer_behind(text, &answer, decode));
+        behind.unwrap_or(answer)
+    });
+    Some((job, whole))
 }
 
 fn answer<'a>(kind: &str, job: JobId, frame: &Object<'a>, text: &'a str) -> Option<FromWorker> {

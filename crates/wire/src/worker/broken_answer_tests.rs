@@ -151,6 +151,33 @@ fn a_line_that_does_not_say_which_job_it_answers_answers_none() {
 }
 
 #[test]
+fn a_broken_line_that_is_no_answer_is_about_its_job_if_that_stands_before_the_broken_part() {
+    let about = |said| match said {
+        FromWorker::Garbage { job, answer: None, .. } => job,
+        said => panic!("{said:?}"),
+    };
+    let job = Some(JobId("j1".into()));
+    let deep = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
+    for line in [
+        r#"{"type":"progress","job_id":"j1","progress":NaN}"#.to_owned(),
+        r#"{"type":"progress","job_id":"j1","progress":7}"#.to_owned(),
+        r#"{"type":"checkpoint","job_id":"j1","state":"half"#.to_owned(),
+        format!(r#"{{"type":"checkpoint","job_id":"j1","state":{deep}}}"#),
+    ] {
+        assert_eq!(about(decode(line.as_bytes())), job, "{line}");
+    }
+    let beginning = br#"{"type":"checkpoint","job_id":"j1","state":"half of a lon"#;
+    assert_eq!(about(too_long(beginning)), job);
+    for line in [
+        r#"{"job_id":"j1","#,
+        r#"{"type":"progress","job_"#,
+        r#"{"progress":NaN,"type":"progress","job_id":"j1"}"#,
+    ] {
+        assert_eq!(about(decode(line.as_bytes())), None, "{line}");
+    }
+}
+
+#[test]
 fn an_answer_behind_one_that_was_given_up_counts_instead() {
     let fail = r#"{"type":"fail","job_id":"j1","error":{"message":"no JSON","retryable":false}}"#;
     let line = format!(r#"{ACK}{{"a":{fail}"#);

@@ -26,14 +26,14 @@ impl Wrong {
         Self { message, ..self }
     }
 
-    /// `answer`: the readable part, if the line is an answer to a job.
-    pub(crate) fn said(self, job: Option<JobId>, answer: Option<FromWorker>) -> FromWorker {
-        let of_answer = answer.as_ref().and_then(FromWorker::answers);
+    /// `broken`: the job of the line if that could be read, with the readable part of an answer.
+    pub(crate) fn said(self, job: Option<JobId>, broken: Option<(JobId, Option<FromWorker>)>) -> FromWorker {
+        let (of_broken, answer) = broken.unzip();
         FromWorker::Garbage {
             code: self.code,
             message: self.message.into(),
-            job: job.or_else(|| of_answer.cloned()),
-            answer: answer.map(Box::new),
+            job: job.or(of_broken),
+            answer: answer.flatten().map(Box::new),
         }
     }
 }

@@ -230,7 +230,16 @@ fn release(name: &str, more: &str) -> Result<FromWorker, Wrong> {
 fn said(text: &str) -> Result<FromWorker, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
-    let is_about_a_job = ["ack", "fail", "release", "progress", "checkpoint", "heartbeat"].contains(&first);
+    let is_about_a_job = [
+        "ack",
+        "fail",
+        "release",
+        "progress",
+        "checkpoint",
+        "heartbeat",
+        "invalid",
+    ]
+    .contains(&first);
     if is_about_a_job && name.is_empty() {
         return Err(wrong("about which job", text));
     }
@@ -274,6 +283,12 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
             job: None,
+            answer: None,
+        },
+        "invalid" => FromWorker::Garbage {
+            code: ErrorCode::InvalidFrame,
+            message: "nested too deep".into(),
+            job: Some(job(name)),
             answer: None,
         },
         "unknown" if rest.is_empty() => FromWorker::Garbage {
