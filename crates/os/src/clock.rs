@@ -6,20 +6,23 @@ use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 
 /// Time on the monotonic clock since a fixed point. The clock never runs backwards, and changes of
-/// the date do not affect it.
+/// the date do not affect it. It goes on while the machine is suspended, because the reservations
+/// at the backend run out meanwhile.
 pub fn monotonic() -> Duration {
-    let now = read(libc::CLOCK_MONOTONIC);
+    // A sandbox may lack the first clock.
+    let now = read(libc::CLOCK_BOOTTIME).or_else(|| read(libc::CLOCK_MONOTONIC));
+    let now = now.unwrap_or(libc::timespec { tv_sec: 0, tv_nsec: 0 });
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
 }
 
-fn read(clock: libc::clockid_t) -> libc::timespec {
+/// The time of a clock, if it exists. `CLOCK_MONOTONIC` and `CLOCK_REALTIME` always do.
+fn read(clock: libc::clockid_t) -> Option<libc::timespec> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to. CLOCK_MONOTONIC and CLOCK_REALTIME always
-    // exist, so the call cannot fail.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    now
+    // SAFETY: `now` is a valid timespec to write to.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    (result == 0).then_some(now)
 }
 
 /// Time since the start of 1970 by the system's date, for comparison with the dates of others;
@@ -53,7 +56,27 @@ pub fn poll_timeout(left: Duration) -> PollTimeout {
 /// The date, for log records only. Returns the start of 1970 if the system's date is out of range.
 /// jiff's `Timestamp::now` panics on that date, which adds 100 KB of error texts to the binary.
 pub fn wall() -> jiff::Timestamp {
-    let now = read(libc::CLOCK_REALTIME);
+    let Some(now) = read(libc::CLOCK_REALTIME) else {
+        return jiff::Timestamp::UNIX_EPOCH;
+    };
     let nanos = i32::try_from(now.tv_nsec).unwrap_or(0);
     jiff::Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without the clock has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_clock_that_goes_on_while_the_machine_is_suspended() {
+        let boot = || {
+            let now = read(libc::CLOCK_BOOTTIME).unwrap();
+            Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+        };
+        let before = boot();
+        let now = monotonic();
+        assert!((before..=boot()).contains(&now), "{now:?}");
+        assert_eq!(read(-1_000_000).map(|time| time.tv_sec), None, "no such clock");
+    }
 }
