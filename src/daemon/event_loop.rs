@@ -426,10 +426,15 @@ impl EventLoop {
 
     /// Reports whether the kernel may have ended the worker because memory ran out.
     fn look_at_memory(&mut self, ended: Ended) {
-        let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
-        if let Some(kills @ 1..) = counter.map(OomKills::since) {
+        if let kills @ 1.. = self.oom_kills_of(ended) {
             self.inbox.push_back(Event::MemoryRanOut(kills));
         }
+    }
+
+    /// How many processes the kernel has ended for lack of memory, if this end may be one of them.
+    pub(super) fn oom_kills_of(&self, ended: Ended) -> u64 {
+        let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
+        counter.map_or(0, OomKills::since)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use log::{debug, warn};
+use log::{debug, info, warn};
 
 use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
@@ -112,12 +112,19 @@ impl EventLoop {
         })
     }
 
-    /// The old process of two has ended like this and is reaped.
+    /// The process beside the worker has ended like this and is reaped.
     pub(super) fn beside_is_reaped(&mut self, beside: Worker, ended: Ended) {
         // One that ended after the loop looked. No other process has its number yet: the kernel
         // gives all others out first.
         self.processes.ended(beside.process, &mut self.inbox);
         self.processes.worker_reaped(beside.process);
+        // The machine decides without the status. An operator wants to know it.
+        let oom_kills = self.oom_kills_of(ended);
+        info!(
+            "process {}, one of two of the worker, ended: {}",
+            beside.pid,
+            WorkerEnd { ended, oom_kills }
+        );
         self.usage.forget();
         // Its own end by the kernel explains no later end of the other one.
         if WorkerEnd::is_like_oom(ended) {

@@ -377,6 +377,29 @@ os.waitpid(pid, 0)";
 }
 
 #[test]
+fn the_log_says_how_the_old_worker_of_two_ended() {
+    let stage = Stage::new();
+    let script = "
+link = Link()
+link.ready()
+held = link.job()
+note('has', held)
+while held not in orders():
+    time.sleep(0.01)
+die(signal.SIGSEGV)";
+    let mut init = stage.worker(script).with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    stage.enqueue([1]);
+    init.notes_line("has j1");
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    stage.enqueue([2]);
+    init.notes_line("has j2");
+    init.order("j1");
+    init.logs("one of two of the worker, ended: killed by SIGSEGV");
+    assert_eq!(stage.failure("j1")["code"], "worker_death");
+    init.signal(libc::SIGKILL);
+}
+
+#[test]
 fn a_job_that_outlasts_the_grace_period_is_cancelled_and_fails_as_in_a_shutdown() {
     let stage = Stage::new();
     let script = "
