@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -60,7 +61,7 @@ func newJob(s *session, raw, checkpoint json.RawMessage, traceparent string) *Jo
 		}
 	}
 	if job.ID == "" {
-		s.log.Warn("a job of ojs-init is ignored: it has no id")
+		s.logLater(slog.LevelWarn, "a job of ojs-init is ignored: it has no id")
 		return nil
 	}
 	if job.Traceparent = traceparent; traceparent == "" {

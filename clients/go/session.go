@@ -84,6 +84,8 @@ type session struct {
 	values context.Context
 	// queue has ready and pong, which nobody waits for.
 	queue chan any
+	// lines has what the reader logs: it does not wait for a log that nobody reads.
+	lines chan func()
 	// over gets the result of Run.
 	over chan error
 	// maxFrame is the longest frame that ojs-init takes, in bytes without the line break; 0 before
@@ -105,7 +107,7 @@ type session struct {
 
 func newSession(ctx context.Context, w *Worker, conn net.Conn) *session {
 	return &session{options: &w.options, handlers: w.chains(), conn: conn, log: w.logger(), values: context.WithoutCancel(ctx),
-		queue: make(chan any, maxQueued), over: make(chan error, 1), stopping: make(chan struct{}),
+		queue: make(chan any, maxQueued), lines: make(chan func(), maxQueued), over: make(chan error, 1), stopping: make(chan struct{}),
 		held: map[string]*Job{}}
 }
 
@@ -117,6 +119,12 @@ func (s *session) read() {
 			_ = s.send(frame)
 		}
 	}()
+	go func() {
+		for line := range s.lines {
+			line()
+		}
+	}()
+	defer close(s.lines)
 	lines := bufio.NewReaderSize(s.conn, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -127,7 +135,7 @@ func (s *session) read() {
 		var got frame
 		if err := json.Unmarshal(line, &got); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
 			s.refuse(line)
-			s.log.Warn("a frame of ojs-init is ignored: it is no JSON object", "bytes", len(line))
+			s.logLater(slog.LevelWarn, "a frame of ojs-init is ignored: it is no JSON object", "bytes", len(line))
 			continue
 		}
 		s.onFrame(&got)
@@ -216,7 +224,7 @@ func (s *session) onError(got *frame) {
 		// These are usual: an answer after a cancel, and a backend that saves no checkpoints.
 		level = slog.LevelDebug
 	}
-	s.log.Log(s.values, level, "ojs-init refuses a frame", "code", clip(got.Code), "reason", clip(got.Message),
+	s.logLater(level, "ojs-init refuses a frame", "code", clip(got.Code), "reason", clip(got.Message),
 		"job_id", clip(got.JobID))
 	if got.Code == "unsupported_protocol" {
 		s.end(ErrProtocol)
@@ -266,6 +274,14 @@ func (s *session) write(line []byte) error {
 	// A net.Conn has a mutex around each Write, so frames stay whole.
 	_, err := s.conn.Write(append(line, '\n'))
 	return err
+}
+
+// logLater lets another goroutine log a line, unless too many wait. Only the reader calls it.
+func (s *session) logLater(level slog.Level, text string, about ...any) {
+	select {
+	case s.lines <- func() { s.log.Log(s.values, level, text, about...) }:
+	default:
+	}
 }
 
 // enqueue lets another goroutine write a frame.

@@ -127,6 +127,26 @@ func TestAClosedSocketWithoutAJobIsNoError(t *testing.T) {
 	}
 }
 
+// blocked is a log that nobody reads.
+type blocked struct{}
+
+func (blocked) Write([]byte) (int, error) { select {} }
+
+func TestALogThatNobodyReadsStopsNoPongAndNoCancel(t *testing.T) {
+	worker := New(Options{Log: slog.New(slog.NewTextHandler(blocked{}, nil))})
+	worker.Handle("t", func(ctx context.Context, _ *Job) (any, error) { <-ctx.Done(); return nil, nil })
+	s := serve(t, context.Background(), worker)
+	s.job("1")
+	for i := 0; i < 2*maxQueued; i++ {
+		s.write(`{"type":"error","code":"x_later","message":"no"}`)
+		s.write("no frame")
+	}
+	s.write(`{"type":"ping","id":1}`)
+	s.expect("pong")
+	s.write(`{"type":"cancel","job_id":"1","reason":"cancelled"}`)
+	s.expect("ack")
+}
+
 func TestNothingIsSentAboutAJobBehindItsAnswer(t *testing.T) {
 	jobs := make(chan *Job, 1)
 	worker, _ := testWorker(func(_ context.Context, job *Job) (any, error) { jobs <- job; return nil, nil })

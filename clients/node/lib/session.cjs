@@ -165,12 +165,13 @@ class Session {
 
   /** @param {Record<string, any>} frame */
   #onLifecycle(frame) {
-    this.#services.log(`${frame.state} (${frame.reason})`, "info");
     this.state = String(frame.state);
     // Nothing to do for quiet and running: ojs-init decides which jobs it sends.
-    if (this.state !== "terminate") return;
-    this.#held.terminate(frame.remaining_ms);
-    this.#endWhenIdle();
+    if (this.state === "terminate") {
+      this.#held.terminate(frame.remaining_ms);
+      this.#endWhenIdle();
+    }
+    this.#services.log(`${frame.state} (${frame.reason})`, "info");
   }
 
   /** @param {Record<string, any>} frame */
@@ -204,11 +205,15 @@ class Session {
   #closed() {
     if (this.#isOver || this.#isClosed) return;
     this.#isClosed = true;
-    this.#services.log("ojs-init closed the socket; this worker ends", this.#held.jobs.size > 0 ? "error" : "warn");
-    if (this.#held.jobs.size === 0) return this.#end(0);
-    this.#isEnding = true;
-    setTimeout(() => this.#end(1), CLEANUP_TIME); // Also if handlers hang.
-    this.#held.abandon();
+    const held = this.#held.jobs.size;
+    if (held === 0) {
+      this.#end(0);
+    } else {
+      this.#isEnding = true;
+      setTimeout(() => this.#end(1), CLEANUP_TIME); // Also if handlers hang.
+      this.#held.abandon();
+    }
+    this.#services.log("ojs-init closed the socket; this worker ends", held > 0 ? "error" : "warn");
   }
 
   /** @param {string} message */

@@ -170,10 +170,10 @@ final class SocketSession extends Session
      */
     private function refuse(string $line, \JsonException $error): void
     {
-        $this->runner->log->write('warning', 'PHP cannot read a frame of ' . strlen($line) . ' bytes from ojs-init');
         if (preg_match('/^\{"type":"job","job":\{[^{}[\]]*?"id": *"([\w.~-]+)"/', $line, $match) === 1) {
             $this->link->write(Answer::fail($match[1], new Discard($error->getMessage(), type: 'UnreadableJob')));
         }
+        $this->runner->log->write('warning', 'PHP cannot read a frame of ' . strlen($line) . ' bytes from ojs-init');
     }
 
     private function takeCancel(string $id, string $reason): void

@@ -6,17 +6,20 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
+import queue
 import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict, Iterator, List, Optional, TextIO, Union
+from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Union
 
-from ._basics import MAX_LOGGED, dump, text_of
+from ._basics import MAX_LOGGED, dump, log, text_of
 from ._jobs import AnyJob
 
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "fatal": 50, "critical": 50}
 SEVERITIES = ((50, "FATAL", 21), (40, "ERROR", 17), (30, "WARN", 13), (20, "INFO", 9), (10, "DEBUG", 5), (0, "TRACE", 1))
+MAX_LINES = 100
+"""The most lines that wait for a log."""
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "ojs_job"}
 
 _current: contextvars.ContextVar[Optional[AnyJob]] = contextvars.ContextVar("ojs_job", default=None)
@@ -79,6 +82,35 @@ class LogFormatter(logging.Formatter):
 
 def _job_of(record: logging.LogRecord) -> Optional[AnyJob]:
     return getattr(record, "ojs_job", None) or _current.get()
+
+
+class LateLog:
+    """Logs for a thread that must not wait, on a thread of its own: nobody may read the log. Lines
+    that do not fit are dropped."""
+
+    def __init__(self) -> None:
+        self._lines: queue.Queue[Tuple[Any, ...]] = queue.Queue(MAX_LINES)
+        self._thread: Optional[threading.Thread] = None
+
+    def add(self, level: int, text: str, *args: Any) -> None:
+        """Log this line soon."""
+        with contextlib.suppress(queue.Full, RuntimeError):  # No thread can be started.
+            self._lines.put_nowait((level, text, *args))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="ojs-log", daemon=True)
+                self._thread.start()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until all lines are logged, for at most so long."""
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, seconds)
+
+    def _run(self) -> None:
+        while True:
+            line = self._lines.get()
+            with contextlib.suppress(Exception):  # A handler of the program's own.
+                log.log(*line)
+            self._lines.task_done()
 
 
 class _Levels:

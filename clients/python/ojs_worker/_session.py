@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
 from ._basics import Discard, Release, Retry, __version__, frame, log, shown, text_of, typed
 from ._jobs import AnyJob
-from ._logs import context_of
+from ._logs import LateLog, context_of
 from ._processes import exit_now
 from ._handlers import Registry
 
@@ -174,6 +174,8 @@ class Session:
         """Jobs whose answer is not written; guarded by `_changed`."""
         self._is_ready = self._is_asked_to_stop = self._stops = self._is_over = False
         self._error: Optional[BaseException] = None
+        self.late_log = LateLog()
+        """For the thread that reads, which never waits for a log."""
         self._said: Set[str] = set()
 
     # The thread that serves
@@ -185,6 +187,7 @@ class Session:
         for action in iter(self._actions.get, None):
             with contextlib.suppress(ConnectionLost):  # The reader finds the end of the connection.
                 action()
+        self.late_log.flush(LOST_GRACE)
         if self._error is not None:
             raise self._error
 
@@ -295,7 +298,8 @@ class Session:
             except (ValueError, RecursionError) as error:
                 self._on_unreadable(line, error)
             except Exception as error:
-                log.warning("a frame from ojs-init is ignored: %s: %s", type(error).__name__, shown(error, 200))
+                text = "a frame from ojs-init is ignored: %s: %s"
+                self.late_log.add(logging.WARNING, text, type(error).__name__, shown(error, 200))
         self._on_closed()
 
     def on_frame(self, received: Frame) -> None:
@@ -322,7 +326,7 @@ class Session:
         if self.state == "terminate" and state != "terminate":
             return
         if state != self.state:
-            log.info("%s (%s)", shown(state, 100), shown(received.get("reason"), 100))
+            self.late_log.add(logging.INFO, "%s (%s)", shown(state, 100), shown(received.get("reason"), 100))
         self.state = state
         if remaining_ms is not None:
             self.stops_at = time.monotonic() + remaining_ms / 1000
@@ -335,8 +339,8 @@ class Session:
         envelope = received["job"]
         job_id = envelope["id"]
         if job_id in self._held:
-            log.warning("job %s came again while its handler runs, which goes on", shown(job_id))
-            return
+            text = "job %s came again while its handler runs, which goes on"
+            return self.late_log.add(logging.WARNING, text, shown(job_id))
         job = self.runner.make(envelope, received.get("checkpoint"), self, received.get("traceparent"))
         with self._changed:
             is_late = self._is_over
@@ -354,7 +358,7 @@ class Session:
             why = f"Python cannot read the job: {type(error).__name__}"
             failure = {"retryable": False, "code": "invalid_job", "message": why}
             self._send_soon(frame({"type": "fail", "job_id": job[1], "error": failure}))
-        log.error("a frame from ojs-init cannot be read: %s", type(error).__name__)
+        self.late_log.add(logging.ERROR, "a frame from ojs-init cannot be read: %s", type(error).__name__)
 
     def _on_ping_frame(self, received: Frame) -> None:
         self._send_soon(frame({"type": "pong", "id": received["id"]}))
@@ -362,8 +366,8 @@ class Session:
     def _on_cancel_frame(self, received: Frame) -> None:
         job = self._held.get(received["job_id"])
         if job is not None and job.cancel_reason is None:
-            log.info("job %s is cancelled: %s", shown(job.id), shown(received["reason"], 200))
             job._cancel(received["reason"])
+            self.late_log.add(logging.INFO, "job %s is cancelled: %s", shown(job.id), shown(received["reason"], 200))
 
     def _on_error_frame(self, received: Frame) -> None:
         code, text = received["code"], shown(received.get("message"), 1000)
@@ -373,18 +377,20 @@ class Session:
             self._end(ProtocolError(f"ojs-init does not speak version {PROTOCOL} of the protocol: {text}"))
         elif code != "not_held" and text not in self._said:
             self._said.update([text] if code == "not_offered" else [])
-            log.warning("job %s: ojs-init says %s: %s", shown(received.get("job_id")), shown(code, 100), text)
+            about = "job %s: ojs-init says %s: %s"
+            self.late_log.add(logging.WARNING, about, shown(received.get("job_id")), shown(code, 100), text)
 
     def _on_closed(self) -> None:
         if self._is_over:
             return
         held = list(self._held)
         level = logging.ERROR if held else logging.WARNING
-        log.log(level, "ojs-init has closed the connection: %d jobs are abandoned", len(held))
+        self.late_log.add(level, "ojs-init has closed the connection: %d jobs are abandoned", len(held))
         for job_id in held:
             self._on_cancel_frame({"job_id": job_id, "reason": "lost"})
         with self._changed:
             if not self._changed.wait_for(lambda: not self._unanswered, LOST_GRACE):
+                self.late_log.flush(LOST_GRACE)
                 exit_now(1)  # Handlers hang, and nobody waits for them any more.
         self._end(SystemExit(1) if held else None)
 

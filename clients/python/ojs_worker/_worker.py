@@ -9,6 +9,7 @@ import contextvars
 import dataclasses
 import functools
 import json
+import logging
 import os
 import queue
 import signal
@@ -273,7 +274,7 @@ class Threads:
                 threading.Thread(target=self._run, name=f"ojs-job-{self._count + 1}", daemon=True).start()
                 self._count += 1
         except RuntimeError as error:
-            log.error("%s; there are %d", error, self._count)
+            session.late_log.add(logging.ERROR, "%s; there are %d", error, self._count)
             if not self._count:
                 return session.answer(job, None, Release("no thread can be started"))
         # What a job sets in a context variable must not be seen by the next job of its thread.

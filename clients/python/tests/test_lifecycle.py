@@ -189,6 +189,24 @@ asyncio.run(main())
         connection.terminate()
         self.ends(process, 0)
 
+    def test_a_log_that_is_full_stops_no_pong_and_no_cancel(self) -> None:
+        process, connection = self.begin("""
+worker = Worker(2)
+@worker.job("t")
+def t(job):
+    job.progress(0.0)
+    job.cancelled.wait()
+install_logging()
+worker.run()
+""")
+        connection.send(job("j1"))
+        connection.expect("progress", "j1")
+        states = ({"type": "lifecycle", "state": state, "reason": "server"} for state in ("quiet", "running") * 1000)
+        connection.send(*states, {"type": "ping", "id": 1}, {"type": "cancel", "job_id": "j1", "reason": "cancelled"})
+        connection.expect("pong")
+        connection.expect("ack", "j1")
+        process.kill()
+
     def test_a_socket_that_is_full_stops_no_pong(self) -> None:
         process, connection = self.begin("""
 worker = Worker(2)

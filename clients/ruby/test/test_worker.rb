@@ -78,6 +78,20 @@ class TestWorker < WorkerTest
     assert_equal(:ended, thread.value)
   end
 
+  def test_a_log_that_nobody_reads_stops_no_pong_and_no_cancel
+    lock = Thread::Queue.new
+    OjsWorker.logger = Class.new(Logger) { define_method(:info) { |*| lock.pop } }.new(nil)
+    _, thread = serve { |job| job.wait_cancelled }
+    @init.send_frame(job_frame("j1"))
+    200.times { %w[quiet running].each { |state| @init.send_frame({ type: "lifecycle", state: state }) } }
+    sync
+    @init.send_frame({ type: "cancel", job_id: "j1", reason: "cancelled" })
+    assert_equal("j1", @init.answer["job_id"])
+    lock.close
+    @init.terminate
+    assert_equal(:ended, thread.value)
+  end
+
   def test_stop_takes_no_more_jobs_and_finishes_what_is_held
     go = Thread::Queue.new
     worker, thread = serve { go.pop }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -21,9 +22,16 @@ const NO_JOB: &str = "ojs-worker-stop";
 /// Time for handlers to clean up after ojs-init closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
 
+/// Most lines of the reader that wait for a log.
+const MOST_LINES: usize = 100;
+
+type Line = Box<dyn FnOnce() + Send>;
+
 pub(crate) struct Session {
     registry: Arc<Registry>,
     link: Arc<Link>,
+    /// What the reader logs. A thread for that does so, because nobody may read the log.
+    lines: SyncSender<Line>,
     state: Mutex<State>,
     changed: Condvar,
     has_task: Condvar,
@@ -58,7 +66,9 @@ impl Session {
     pub(crate) fn start(registry: Arc<Registry>, socket: UnixStream) -> io::Result<Arc<Session>> {
         let link = Link::new(socket.try_clone()?)?;
         let (state, changed, has_task) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let session = Arc::new(Session { registry, link, state, changed, has_task });
+        let (lines, logged) = mpsc::sync_channel::<Line>(MOST_LINES);
+        spawn("ojs-log", move || logged.into_iter().for_each(guarded))?;
+        let session = Arc::new(Session { registry, link, lines, state, changed, has_task });
         let reader = Arc::clone(&session);
         spawn("ojs-reader", move || {
             // A panic, which only the program's subscriber can cause, must not end the reader.
@@ -91,6 +101,7 @@ impl Session {
                 // Each answer was queued before its job was forgotten. If the connection is broken,
                 // nobody is there to read it.
                 let _ = self.link.flush();
+                self.flush_log();
                 return Ok(());
             }
             state = self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
@@ -109,6 +120,18 @@ impl Session {
         self.changed.notify_all();
     }
 
+    /// Logs a line soon, unless too many wait.
+    fn log_later(&self, line: impl FnOnce() + Send + 'static) {
+        let _ = self.lines.try_send(Box::new(line));
+    }
+
+    /// Waits for the lines that are left, but not for ever.
+    fn flush_log(&self) {
+        let (done, is_done) = mpsc::channel();
+        self.log_later(move || _ = done.send(()));
+        let _ = is_done.recv_timeout(CLOSED_GRACE);
+    }
+
     fn on_closed(&self) {
         let mut state = lock(&self.state);
         state.closed = Some((Instant::now(), state.held.len()));
@@ -120,7 +143,7 @@ impl Session {
     fn on_line(self: &Arc<Session>, line: &[u8]) {
         // The error is logged without its text, which quotes the frame.
         let Ok(frame) = serde_json::from_slice::<Frame<'_>>(line) else {
-            return warn!("a line from ojs-init is ignored: it cannot be read as a frame");
+            return self.log_later(|| warn!("a line from ojs-init is ignored: it cannot be read as a frame"));
         };
         match frame.kind.as_str() {
             "job" => frame.job.into_iter().for_each(|raw| self.on_job(raw, &frame)),
@@ -129,7 +152,10 @@ impl Session {
             "lifecycle" => self.on_lifecycle(&frame),
             "hello" => self.on_hello(&frame),
             "error" => self.on_error(&frame),
-            other => debug!("a frame of the type {} is ignored", OneLine(other)),
+            other => {
+                let other = other.to_owned();
+                self.log_later(move || debug!("a frame of the type {} is ignored", OneLine(&other)));
+            }
         }
     }
 
@@ -169,7 +195,8 @@ impl Session {
             self.changed.notify_all();
         }
         drop(state);
-        info!("ojs-init: {} ({})", OneLine(&frame.state), OneLine(&frame.reason));
+        let (state, reason) = (frame.state.clone(), frame.reason.clone());
+        self.log_later(move || info!("ojs-init: {} ({})", OneLine(&state), OneLine(&reason)));
     }
 
     fn on_job(self: &Arc<Session>, raw: &RawValue, frame: &Frame<'_>) {
@@ -202,18 +229,20 @@ impl Session {
         let text = serde_json::json!(message);
         let error = format!("{{\"retryable\":true,\"code\":\"handler_not_found\",\"message\":{text}}}");
         self.link.send_later(frame::about("fail", id, &[("error", &error)]));
-        error!(job_id = %OneLine(id), "a job is refused: {}", OneLine(message));
+        let (id, message) = (id.to_owned(), message.to_owned());
+        self.log_later(move || error!(job_id = %OneLine(&id), "a job is refused: {}", OneLine(&message)));
     }
 
     fn on_cancel(&self, frame: &Frame<'_>) {
         let job = lock(&self.state).held.get(&frame.job_id).cloned();
         if let Some(job) = job.filter(|job| job.set_cancelled(&frame.reason)) {
-            job.span().in_scope(|| info!("the job is cancelled: {}", OneLine(&frame.reason)));
+            let reason = frame.reason.clone();
+            self.log_later(move || job.span().in_scope(|| info!("the job is cancelled: {}", OneLine(&reason))));
         }
     }
 
     fn on_error(&self, frame: &Frame<'_>) {
-        let (job_id, code, message) = (OneLine(&frame.job_id), OneLine(&frame.code), OneLine(&frame.message));
+        let [id, code, message] = [&frame.job_id, &frame.code, &frame.message].map(|text| OneLine(text).to_string());
         let mut state = lock(&self.state);
         match frame.code.as_str() {
             _ if frame.job_id == NO_JOB => {
@@ -226,11 +255,10 @@ impl Session {
             }
             "not_offered" if !state.not_offered.insert(frame.message.clone()) => return,
             // The backend has other plans with the job, and nothing is left to do.
-            "lost" | "not_held" => return debug!(%job_id, "ojs-init: {code}: {message}"),
+            "lost" | "not_held" => return self.log_later(move || debug!(job_id = %id, "ojs-init: {code}: {message}")),
             _ => {}
         }
-        drop(state);
-        warn!(%job_id, "ojs-init: {code}: {message}");
+        self.log_later(move || warn!(job_id = %id, "ojs-init: {code}: {message}"));
     }
 
     /// Waking a thread costs more than a short handler does. Therefore one idle thread is woken at a

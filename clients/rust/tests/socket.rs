@@ -132,6 +132,19 @@ fn the_worker_goes_on_when_nobody_reads_its_log() {
 }
 
 #[test]
+fn a_log_that_is_full_stops_no_pong_and_no_cancel() {
+    let mut run = Run::start(|_| Stdio::piped());
+    run.job("j", "fixture.wait", &json!([]));
+    for _ in 0..1000 {
+        run.send(&json!({"type": "lifecycle", "state": "quiet", "reason": "x".repeat(100)}));
+    }
+    run.send(&json!({"type": "ping", "id": 1}));
+    assert_eq!(run.next()["type"], "pong");
+    run.send(&json!({"type": "cancel", "job_id": "j", "reason": "cancelled", "grace_ms": 1000}));
+    assert_eq!(run.next()["type"], "release");
+}
+
+#[test]
 fn the_log_has_the_stack_of_a_failure_and_nothing_of_its_job_but_its_names() {
     let mut run = Run::start(|folder| File::create(folder.join("log")).unwrap().into());
     run.job("j\nk", "fixture.crash", &json!(["kaputt"]));

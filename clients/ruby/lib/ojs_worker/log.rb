@@ -65,6 +65,36 @@ module OjsWorker
     end
   end
 
+  # Logs for a thread that must not wait, on a thread of its own: nobody may read the log. Lines that
+  # do not fit are dropped.
+  # @api private
+  class LateLog
+    MOST_LINES = 100
+
+    def initialize = @lines = Thread::SizedQueue.new(MOST_LINES)
+
+    def add(*line)
+      @lines.push(line, true)
+      @thread ||= Thread.new { run }
+    rescue ThreadError, ClosedQueueError
+      nil # There is no room, or no thread.
+    end
+
+    # Wait until all lines are logged, for at most so many seconds.
+    def close(seconds)
+      @lines.close
+      @thread&.join(seconds)
+    end
+
+    private
+
+    def run
+      while (line = @lines.pop)
+        OjsWorker.log(*line)
+      end
+    end
+  end
+
   # Extend a `Logger` with it, and a job's `meta.log_level` sets the level for that job alone.
   #
   #     logger.extend(OjsWorker::JobLevel)

@@ -64,6 +64,8 @@ module OjsWorker
       receive(due.shift[1]) while due.any? && due[0][0].zero?
       @recorder.start
       outcome(wait_for_answer(due))
+    ensure
+      @session.close_log
     end
 
     private

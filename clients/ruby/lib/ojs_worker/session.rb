@@ -24,6 +24,8 @@ module OjsWorker
       @lock = Mutex.new
       @changed = ConditionVariable.new
       @held, @step_times, @not_offered = {}, {}, Set.new
+      # What the thread that reads logs.
+      @log = LateLog.new
       @greeted = @stop_asked = @stopping = @may_end = false
     end
 
@@ -38,7 +40,11 @@ module OjsWorker
     ensure
       @link.close
       @pool.close
+      close_log
     end
+
+    # Wait for the lines that are left, but not for ever.
+    def close_log = @log.close(LOST_GRACE)
 
     # Take no more jobs and let {#run} return when none is held. Takes no lock, so a signal handler
     # may call it.
@@ -119,7 +125,7 @@ module OjsWorker
 
     def on_lifecycle(state, remaining_ms)
       return if !STATES.include?(state) || @state == "terminate"
-      OjsWorker.log(:info, "ojs-init is in the state #{state}") if state != @state
+      @log.add(:info, "ojs-init is in the state #{state}") if state != @state
       change do
         @stops_at = OjsWorker.now + (remaining_ms / 1000.0) if remaining_ms.is_a?(Numeric)
         @state = state
@@ -128,7 +134,7 @@ module OjsWorker
 
     def on_job(envelope, checkpoint, traceparent)
       id = envelope["id"]
-      return OjsWorker.log(:warn, "job #{id} came again while its handler runs") if @lock.synchronize { @held.key?(id) }
+      return @log.add(:warn, "job #{id} came again while its handler runs") if @lock.synchronize { @held.key?(id) }
       job = JobContext.new(self, envelope, checkpoint, traceparent)
       @lock.synchronize { @held[id] = job }
       @pool.submit(@concurrency) { work(job) }
@@ -140,7 +146,7 @@ module OjsWorker
     # Ruby's parser has limits of its own; a job that it refuses fails for good.
     def on_unreadable(line, error)
       id = line.scrub("?")[Wire::JOB_ID, 1]
-      OjsWorker.log(:warn, "a frame from ojs-init cannot be read: #{error.message} (job #{id || "unknown"})")
+      @log.add(:warn, "a frame from ojs-init cannot be read: #{error.message} (job #{id || "unknown"})")
       return unless id
       described = { retryable: false, code: "invalid_job", message: "Ruby cannot read the job: #{error.message}" }
       @link.post(Wire.frame("fail", id, error: described))
@@ -152,13 +158,13 @@ module OjsWorker
       raise ProtocolError, Wire.line(message, 1000) if code == "unsupported_protocol"
       return if code == "not_offered" && !@not_offered.add?(message)
       level = code == "not_held" ? :debug : :warn
-      OjsWorker.log(level, "ojs-init refuses a frame (job #{job_id || "unknown"}): #{code}: #{message}")
+      @log.add(level, "ojs-init refuses a frame (job #{job_id || "unknown"}): #{code}: #{message}")
     end
 
     def cancel(job, reason)
       return if job.nil? || job.cancelled?
-      OjsWorker.log(:info, "job #{job.id} is cancelled: #{reason}")
       change { job.cancel(Wire.text(reason)) }
+      @log.add(:info, "job #{job.id} is cancelled: #{reason}")
     end
 
     def change
@@ -171,9 +177,10 @@ module OjsWorker
     def lose_connection
       jobs = @lock.synchronize { @held.values }
       return if jobs.empty?
-      OjsWorker.log(:error, "ojs-init has closed the connection: #{jobs.size} jobs are lost")
+      @log.add(:error, "ojs-init has closed the connection: #{jobs.size} jobs are lost")
       jobs.each { |job| cancel(job, "lost") }
       wait_until(LOST_GRACE) { @held.empty? }
+      close_log
       # `exit!` because a handler that hangs could keep `exit` from ending.
       @held.empty? ? exit(1) : exit!(1)
     end

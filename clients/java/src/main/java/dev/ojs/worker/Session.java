@@ -5,13 +5,16 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.*;
 
 /** The protocol: reads frames, knows which jobs are held, sends their answers. */
 final class Session {
     private static final int PROTOCOL = 1;
+    /** Most lines that wait for a log, and how long the end waits for them. */
+    private static final int MOST_LINES = 100;
+    private static final int LAST_LINES_MILLIS = 250;
     /** The id of no job. ojs-init answers a heartbeat for it once it has read what came before. */
     private static final String NO_JOB = "ojs-worker-stop";
     /** The id in a frame that Jackson cannot read, because of a number that is too long. */
@@ -25,6 +28,9 @@ final class Session {
     private final Map<String, Job> held = new ConcurrentHashMap<>();
     /** Jobs whose answer the link has not got yet: a job is not held any more before that. */
     private final AtomicInteger unanswered = new AtomicInteger();
+    /** What the thread that reads logs. It does not wait for a log that nobody reads. */
+    private final ExecutorService lines = new ThreadPoolExecutor(0, 1, 1, TimeUnit.SECONDS,
+            new ArrayBlockingQueue<>(MOST_LINES), Session::logThread, new ThreadPoolExecutor.DiscardPolicy());
     private boolean isReady;
     private boolean hasWarnedOfOffer;
     private boolean isStopAsked;
@@ -61,6 +67,31 @@ final class Session {
     /** Cancels every job that is held. */
     void cancelAll(String reason) { held.values().forEach(job -> job.cancel(reason)); }
 
+    private static Thread logThread(Runnable task) {
+        Thread thread = new Thread(task, "ojs-log");
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    /** Logs a line soon, unless too many wait. */
+    private void logLater(Runnable line) {
+        try {
+            lines.execute(line);
+        } catch (OutOfMemoryError none) {
+            // There is no thread for it.
+        }
+    }
+
+    /** Waits for the lines that are left, but not for ever. */
+    void flushLog() {
+        lines.shutdown();
+        try {
+            lines.awaitTermination(LAST_LINES_MILLIS, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException stop) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
     // Frames from ojs-init
 
     /** @throws OjsException if the worker cannot go on. */
@@ -70,7 +101,7 @@ final class Session {
             frame = registry.json.mapper.readTree(line.array(), line.position(), line.remaining());
         } catch (IOException unreadable) {
             // Without the message of Jackson, which quotes the frame.
-            Registry.LOG.error("a frame from ojs-init cannot be read: {}", unreadable.getClass().getName());
+            logLater(() -> Registry.LOG.error("a frame from ojs-init cannot be read: {}", unreadable.getClass().getName()));
             Matcher job = JOB_ID.matcher(StandardCharsets.UTF_8.decode(line));
             if (job.lookingAt()) { refuse(job.group(1), "invalid_job", "Jackson cannot read the job", false); }
             return;
@@ -82,7 +113,7 @@ final class Session {
             case "lifecycle" -> onLifecycle(frame);
             case "hello" -> onHello(frame);
             case "error" -> onError(frame.path("code").asText(), frame.path("message").asText(), frame.path("job_id").asText());
-            default -> Registry.LOG.trace("a frame of an unknown type is ignored");
+            default -> logLater(() -> Registry.LOG.trace("a frame of an unknown type is ignored"));
         }
     }
 
@@ -117,7 +148,9 @@ final class Session {
         if (lifecycle.isTerminating()) { return; } // it is never taken back
         lifecycle.state = frame.path("state").asText();
         if (frame.path("remaining_ms").isNumber()) { lifecycle.stopAfter(frame.path("remaining_ms").asLong()); }
-        Registry.LOG.info("{} ({})", Json.oneLine(lifecycle.state), Json.oneLine(frame.path("reason").asText("at the start")));
+        String state = lifecycle.state;
+        String reason = frame.path("reason").asText("at the start");
+        logLater(() -> Registry.LOG.info("{} ({})", Json.oneLine(state), Json.oneLine(reason)));
     }
 
     private void onJob(JsonNode frame) {
@@ -125,7 +158,7 @@ final class Session {
         String id = envelope.path("id").asText();
         String type = envelope.path("type").textValue();
         if (held.containsKey(id)) {
-            Registry.LOG.warn("job {} came again while its handler runs, which goes on", Json.oneLine(id));
+            logLater(() -> Registry.LOG.warn("job {} came again while its handler runs, which goes on", Json.oneLine(id)));
         } else if (type == null || registry.handlerOf(type) == null) {
             refuse(id, "handler_not_found", "this worker has no handler for the type " + Json.oneLine(type), true);
         } else {
@@ -135,12 +168,12 @@ final class Session {
 
     /** Fails a job that no handler gets. */
     private void refuse(String id, String code, String message, boolean isRetryable) {
-        Registry.LOG.error("job {}: {}", Json.oneLine(id), message);
         Map<String, Object> error = new LinkedHashMap<>();
         error.put("retryable", isRetryable);
         error.put("code", code);
         error.put("message", message);
         send("fail", id, Map.of("error", error));
+        logLater(() -> Registry.LOG.error("job {}: {}", Json.oneLine(id), message));
     }
 
     private void take(Job job) {
@@ -149,14 +182,16 @@ final class Session {
         try {
             registry.executor.execute(new Execution(job, registry, this::answer));
         } catch (RuntimeException | OutOfMemoryError none) {
-            Registry.LOG.error("{}: there is no thread for it", job, none);
             answer(job, registry.json.frame("release", job.id(), Map.of("reason", "no thread")));
+            logLater(() -> Registry.LOG.error("{}: there is no thread for it", job, none));
         }
     }
 
     private void onCancel(String jobId, String reason) {
         Job job = held.get(jobId);
-        if (job != null && job.cancel(reason)) { Registry.LOG.info("{} is cancelled: {}", job, Json.oneLine(reason)); }
+        if (job != null && job.cancel(reason)) {
+            logLater(() -> Registry.LOG.info("{} is cancelled: {}", job, Json.oneLine(reason)));
+        }
     }
 
     /** An error is a message, and ends no handler. */
@@ -170,7 +205,8 @@ final class Session {
         }
         if (hasWarnedOfOffer && code.equals("not_offered")) { return; }
         hasWarnedOfOffer |= code.equals("not_offered");
-        Registry.LOG.warn("job {}: ojs-init says {}: {}", Json.oneLine(jobId), Json.oneLine(code), Json.oneLine(message));
+        logLater(() -> Registry.LOG.warn("job {}: ojs-init says {}: {}", Json.oneLine(jobId), Json.oneLine(code),
+                Json.oneLine(message)));
     }
 
     // Frames to ojs-init

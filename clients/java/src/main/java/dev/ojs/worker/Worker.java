@@ -179,6 +179,7 @@ public final class Worker {
             }
             if (Thread.interrupted()) { stop(); }
         }
+        session.flushLog();
     }
 
     private void onClosed() {

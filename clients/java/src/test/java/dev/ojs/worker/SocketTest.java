@@ -9,6 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -117,6 +120,36 @@ class SocketTest {
             answers += List.of("ack", "fail").contains(frame.get("type").asText()) ? 1 : 0;
         }
         assertTrue(progress < most, progress + " reports");
+    }
+
+    @Test
+    void aLogThatNobodyReadsStopsNoPongAndNoCancel() throws Exception {
+        CountDownLatch isRead = new CountDownLatch(1);
+        Handler blocked = new Handler() {
+            @Override public void publish(LogRecord line) {
+                try {
+                    isRead.await();
+                } catch (InterruptedException over) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+            @Override public void flush() {}
+            @Override public void close() {}
+        };
+        Logger log = Logger.getLogger("dev.ojs.worker");
+        log.addHandler(blocked);
+        try {
+            init.start(new Worker(init.options()).job("a", job -> { job.awaitCancelled(); return null; }));
+            init.job("1", "a", "[]");
+            for (int i = 0; i < 1000; i++) { init.send("{'type':'lifecycle','state':'quiet','reason':'server'}"); }
+            init.send("{'type':'ping','id':1}");
+            assertEquals("pong", init.next().get("type").asText());
+            init.cancel("1", "cancelled");
+            assertEquals("1", init.next().get("job_id").asText());
+        } finally {
+            log.removeHandler(blocked);
+            isRead.countDown();
+        }
     }
 
     @Test
