@@ -279,26 +279,20 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
         },
         "wants" => FromWorker::Wants(wants(rest)?),
         "beats" => FromWorker::Beats { jobs: beats(rest)? },
-        "garbage" if rest.is_empty() => FromWorker::Garbage {
-            code: ErrorCode::NotJson,
-            message: "not a JSON object".into(),
-            job: None,
-            answer: None,
-        },
-        "invalid" => FromWorker::Garbage {
-            code: ErrorCode::InvalidFrame,
-            message: "nested too deep".into(),
-            job: Some(job(name)),
-            answer: None,
-        },
-        "unknown" if rest.is_empty() => FromWorker::Garbage {
-            code: ErrorCode::UnknownType,
-            message: "unknown type".into(),
-            job: None,
-            answer: None,
-        },
+        "garbage" if rest.is_empty() => garbage(ErrorCode::NotJson, "not a JSON object", None),
+        "invalid" => garbage(ErrorCode::InvalidFrame, "nested too deep", Some(job(name))),
+        "unknown" if rest.is_empty() => garbage(ErrorCode::UnknownType, "unknown type", None),
         _ => return Err(wrong("not a frame", text)),
     })
+}
+
+fn garbage(code: ErrorCode, message: &str, job: Option<JobId>) -> FromWorker {
+    FromWorker::Garbage {
+        code,
+        message: message.into(),
+        job,
+        answer: None,
+    }
 }
 
 /// `2 as pull 7, from mail sms, within 5s`
