@@ -355,8 +355,8 @@ impl GatewayLink {
 
     /// The last answer with jobs, if the client had closed the connection before that answer
     /// arrived. Such a client has reset the connection behind its own end, which Linux reports as
-    /// EPIPE. A reset without an end before it proves nothing: a client with `SO_LINGER` 0 sends one
-    /// after it has read the answer.
+    /// EPIPE. A reset without an end before it proves nothing, because a client with `SO_LINGER` 0
+    /// sends one after it has read the answer.
     pub(super) fn take_unread(&mut self) -> Option<Pulling> {
         let given = self.last_given.take()?;
         let error = self.stream.take_error().ok()??;
@@ -412,8 +412,8 @@ mod tests {
 
     const ANSWER: &[u8] = b"an answer with jobs";
 
-    /// What is known of an answer with jobs when the connection has ended. The client does `before`
-    /// it and `after` it, and then closes.
+    /// Returns an answer with jobs if it is known to be unread at the end of its connection. The
+    /// client does `before` it and `after` it, and then closes.
     fn unread(before: impl FnOnce(Client) -> Option<Client>, after: impl FnOnce(&Client)) -> Option<Pulling> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = Client::connect(listener.local_addr().unwrap()).unwrap();

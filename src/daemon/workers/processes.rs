@@ -41,7 +41,7 @@ struct Watched {
     is_worker: bool,
     /// The process may hold jobs, or is being ended: it was given a job or a signal.
     is_needed: bool,
-    /// It got a SIGTERM. Many programs act differently on a second one.
+    /// The process got a SIGTERM. Many programs act differently on a second one.
     was_asked_to_end: bool,
     /// SIGKILL ends its process group with it: it is one of two worker processes, and what it
     /// leaves cannot be told from what the other one has started.

@@ -246,9 +246,9 @@ rest()
     }
 }
 
-/// Two children take a job each; another one waits, and notes its SIGTERM. They outlive the worker's
-/// first process, and answer when they are ordered to: one on the connection that it has, one on a
-/// new one. Each notes how often it was asked to end.
+/// Two children take a job each. Another one waits, and notes its SIGTERM. They outlive the
+/// worker's first process, and answer when they are ordered to: one on the connection that it has,
+/// one on a new one. Each notes how often it was asked to end.
 const OUTLIVE: &str = r#"
 def takes(is_on_new):
     asked = []
