@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, HolderId};
 use crate::api::{CancelReason, Phase, Subject};
-use crate::jobs::job::{Job, Place};
+use crate::jobs::job::Job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
 impl Jobs {
     /// Cancels each held job. Each handler may still answer.
     pub(crate) fn cancel_all(&mut self, grace: Duration, cx: &Context) {
-        for claim in self.all_held() {
+        for claim in self.ledger.all_held().clone() {
             self.cancel(claim, CancelReason::Shutdown, grace, cx);
         }
     }
@@ -54,7 +54,7 @@ impl Jobs {
 
     /// Reports every held job as cut off, because ojs-init exits at once.
     pub(crate) fn cut_all_off(&mut self) {
-        for claim in self.all_held() {
+        for claim in self.ledger.all_held().clone() {
             self.cut_off_by_end(claim);
         }
     }
@@ -75,18 +75,12 @@ impl Jobs {
 
     /// The jobs that a holder has and that are not lost.
     pub(crate) fn held_subjects(&self) -> Vec<Arc<Subject>> {
-        let held = self.ledger.iter();
-        let held = held.filter(|(_, job)| job.holder().is_some() && !job.is_lost);
-        held.map(|(_, job)| job.subject()).collect()
+        let held = self.ledger.all_held().iter();
+        let held = held.filter_map(|claim| self.ledger.get(*claim));
+        held.filter(|job| !job.is_lost).map(Job::subject).collect()
     }
 
     fn all(&self) -> Vec<Claim> {
         self.ledger.iter().map(|(claim, _)| claim).collect()
-    }
-
-    fn all_held(&self) -> Vec<Claim> {
-        let held = self.ledger.iter();
-        let held = held.filter(|(_, job)| matches!(job.place, Place::Held(_)));
-        held.map(|(claim, _)| claim).collect()
     }
 }

@@ -305,6 +305,11 @@ impl Ledger {
         self.lists.of(&List::OverdueOf(holder))
     }
 
+    /// The jobs that holders have, lost and dropped ones among them.
+    pub fn all_held(&self) -> &BTreeSet<Claim> {
+        self.lists.of(&List::Held)
+    }
+
     /// How many jobs holders have whose reservations ojs-init keeps.
     pub fn held(&self) -> usize {
         self.lists.of(&List::Held).len() - self.lost() - self.dropped()
