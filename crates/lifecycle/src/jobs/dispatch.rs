@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::jobs::doubts::grant;
 use crate::jobs::facts::Offered;
-use crate::jobs::job::{BeatRecord, Grant, Handover, Held, Job, Place, Report};
+use crate::jobs::job::{BeatRecord, Grant, Handover, Held, Job, Place};
 use crate::jobs::losses::may_end_for_a_job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -64,8 +64,12 @@ impl Jobs {
             let Some(job) = self.ledger.get_mut(claim) else {
                 continue;
             };
-            let is_fail = |report: &Report| matches!(report.what, Outcome::Failed { .. });
-            job.suspicion.may_have_lapsed |= job.report().is_some_and(is_fail);
+            if let Place::Reporting(report) = &mut job.place
+                && matches!(report.what, Outcome::Failed { .. })
+            {
+                report.is_seen_ours = false;
+                job.suspicion.may_have_lapsed = true;
+            }
         }
     }
 
