@@ -182,6 +182,7 @@ fn set_up(
         narrator: narrator(config, &facts),
         facts,
         started_at: now(),
+        polled_at: now(),
         log,
         worker: None,
         two: TwoWorkers::of(config),

@@ -105,6 +105,8 @@ pub struct EventLoop {
     /// Facts about this instance for operators.
     pub(super) facts: InstanceInfo,
     pub(super) started_at: Moment,
+    /// The start of the last poll: the loop knows every event that the kernel had by then.
+    pub(super) polled_at: Moment,
     pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
     pub(super) window: WindowSignal,
@@ -159,13 +161,14 @@ impl EventLoop {
             if let Some(exit) = self.perform() {
                 return Some(exit);
             }
-            if told < EVENTS_BEFORE_TIMERS
+            // Answers do not count: a request whose answer is here must not time out first.
+            if (told < EVENTS_BEFORE_TIMERS || !self.answers.is_empty())
                 && let Some((event, heard)) = self.next_event()
             {
                 told += 1;
                 self.heard = heard;
                 self.machine.handle_one_of_several(event, now(), self.is_all_told());
-            } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
+            } else if !self.backend.is_behind() && self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.heard = Heard::default();
                 self.machine.handle_timeout(now());
             } else if self.is_all_told() {
@@ -179,11 +182,11 @@ impl EventLoop {
 
     /// The next event for the machine, with the words of the answer that it may be.
     fn next_event(&mut self) -> Option<(Event, Heard)> {
-        if let Some(event) = self.inbox.pop_front() {
+        let Some(BackendAnswer { call, reply, heard }) = self.answers.pop_front() else {
+            let event = self.inbox.pop_front()?;
             self.traces.iter_mut().for_each(|traces| traces.recorder.handles(None));
             return Some((event, Heard::default()));
-        }
-        let BackendAnswer { call, reply, heard } = self.answers.pop_front()?;
+        };
         self.traces
             .iter_mut()
             .for_each(|traces| traces.recorder.handles(Some(call)));
@@ -222,12 +225,22 @@ impl EventLoop {
         } else {
             deadline
         };
-        match self.poll.poll(ready, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                ready.clear();
-                Ok(())
+        self.ask_kernel(ready, timeout)
+    }
+
+    /// Polls. A stop of this process (SIGSTOP, a freezer) interrupts the poll, which then reports
+    /// nothing. It is repeated, because the deadlines that passed meanwhile would otherwise discard
+    /// answers that have arrived.
+    pub(super) fn ask_kernel(&mut self, ready: &mut Events, mut timeout: Option<Duration>) -> io::Result<()> {
+        loop {
+            let polled_at = now();
+            match self.poll.poll(ready, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => timeout = Some(Duration::ZERO),
+                result => {
+                    self.polled_at = polled_at;
+                    return result;
+                }
             }
-            result => result,
         }
     }
 
@@ -316,13 +329,14 @@ impl EventLoop {
         let Self {
             backend,
             poll,
+            polled_at,
             metrics,
             traces,
             inbox,
             answers,
             ..
         } = self;
-        backend.turn(poll.registry(), now(), |call, says| match says {
+        backend.turn(poll.registry(), now(), *polled_at, |call, says| match says {
             BackendSays::Answer(reply, heard) => {
                 metrics.answered(call, &reply, heard.status, now());
                 if let Some(traces) = traces {

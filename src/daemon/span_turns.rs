@@ -12,9 +12,14 @@ use crate::daemon::tokens::TokenOwner;
 impl EventLoop {
     /// Sends spans after all that jobs need. A panic costs the spans and nothing else.
     pub(super) fn serve_collector(&mut self) {
-        let Self { traces, poll, .. } = self;
+        let Self {
+            traces,
+            poll,
+            polled_at,
+            ..
+        } = self;
         let Some(exporter) = traces else { return };
-        let turn = AssertUnwindSafe(|| exporter.turn(poll.registry(), now()));
+        let turn = AssertUnwindSafe(|| exporter.turn(poll.registry(), now(), *polled_at));
         if panic::catch_unwind(turn).is_err() {
             error!("internal error in the traces: no further spans are recorded");
             *traces = None;
@@ -30,7 +35,7 @@ impl EventLoop {
         while now() < until {
             self.traces.iter_mut().for_each(|traces| traces.hurry(now()));
             self.serve_collector();
-            let Some(traces) = self.traces.as_mut().filter(|traces| traces.has_spans()) else {
+            let Some(traces) = self.traces.as_ref().filter(|traces| traces.has_spans()) else {
                 break;
             };
             let due = traces.next_deadline().map_or(until, |due| due.min(until));
@@ -39,12 +44,14 @@ impl EventLoop {
             } else {
                 due.remaining(now())
             };
-            if self.poll.poll(ready, Some(wait)).is_err() {
+            if self.ask_kernel(ready, Some(wait)).is_err() {
                 ready.clear();
             }
             for event in &*ready {
                 if let TokenOwner::Collector(slot) = TokenOwner::of(event.token()) {
-                    traces.sender.is_ready(slot, event);
+                    self.traces
+                        .iter_mut()
+                        .for_each(|traces| traces.sender.is_ready(slot, event));
                 }
             }
         }

@@ -51,10 +51,7 @@ impl Runner {
                 break exit;
             }
             let wait = self.time_to_wait(now());
-            match self.poll.poll(&mut events, wait) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
+            self.ask_kernel(&mut events, wait)?;
             for event in &events {
                 let is_closed = event.is_read_closed() || event.is_error();
                 self.note(RunnerTokenOwner::of(event.token()), is_closed);
@@ -67,6 +64,17 @@ impl Runner {
         Ok(exit)
     }
 
+    /// Polls. A stop of this process interrupts the poll, which then reports nothing. The poll is
+    /// repeated, because a job whose process ended meanwhile must not reach its timeout first.
+    fn ask_kernel(&mut self, events: &mut Events, mut wait: Option<Duration>) -> io::Result<()> {
+        loop {
+            match self.poll.poll(events, wait) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => wait = Some(Duration::ZERO),
+                result => return result,
+            }
+        }
+    }
+
     /// Writes the bytes that PID 1 has not read yet, because the outcome of a finished job may be
     /// among them.
     fn write_rest(&mut self, events: &mut Events) {
@@ -74,7 +82,7 @@ impl Runner {
         while self.connection.needs_room() && now() < give_up {
             let wait = Some(give_up.remaining(now()));
             let is_lost = self.connection.flush().is_err() || self.watch_for_room().is_err();
-            if is_lost || self.connection.needs_room() && self.poll.poll(events, wait).is_err() {
+            if is_lost || self.connection.needs_room() && self.ask_kernel(events, wait).is_err() {
                 return;
             }
         }

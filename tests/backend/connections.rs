@@ -2,8 +2,8 @@
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -195,6 +195,37 @@ fn a_connection_that_was_made_while_we_stood_still_is_used_although_its_time_is_
     let (answered, reply) = rig.next();
     assert_eq!(answered, id);
     assert!(matches!(reply, Reply::Fetched(_)), "{reply:?}");
+}
+
+#[test]
+fn answers_that_came_while_we_stood_still_count_although_their_time_is_over() {
+    const REQUESTS: usize = 40;
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write().unwrap();
+    let (asked, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let server = {
+        let (gate, asked, answered) = (Arc::clone(&gate), Arc::clone(&asked), Arc::clone(&answered));
+        RawServer::start(move |stream: &mut TcpStream, _: &Asked| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            drop(gate.read());
+            stream.write_all(ANSWER)?;
+            answered.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    };
+    let mut settings = settings(&server.url());
+    settings.identity.concurrency = 64;
+    let mut rig = Rig::new(settings);
+    let since = wait::now();
+    rig.send_many(REQUESTS, &ack("a"), DELAY);
+    assert!(wait::wait_until(DELAY, || asked.load(Ordering::SeqCst) == REQUESTS));
+    let held = rig.stand_still();
+    assert!(wait::wait_until(PATIENCE, || since.elapsed() > DELAY));
+    drop(closed);
+    assert!(wait::wait_until(PATIENCE, || answered.load(Ordering::SeqCst) >= REQUESTS));
+    drop(held);
+    let replies = rig.rest(REQUESTS);
+    assert!(replies.values().all(|reply| *reply == Reply::Accepted), "{replies:?}");
 }
 
 /// A server that hangs up on each connection when the second request on it was read: as if it had

@@ -88,6 +88,7 @@ struct Loop {
     listener: Sender<Heard>,
     news: Sender<(u64, StreamNews)>,
     held_by: Option<Receiver<()>>,
+    polled_at: Moment,
 }
 
 impl Loop {
@@ -101,6 +102,7 @@ impl Loop {
             } else {
                 timeout
             };
+            self.polled_at = now;
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
                 continue;
@@ -144,12 +146,14 @@ impl Loop {
             sender,
             listener,
             news,
+            polled_at,
             ..
         } = self;
         // A test that is over needs no answers.
         backend.turn(
             poll.registry(),
             Moment::new(clock::monotonic()),
+            *polled_at,
             |id, says| match says {
                 BackendSays::Answer(reply, heard) => {
                     let _ = listener.send(heard);
@@ -181,6 +185,7 @@ impl Rig {
             listener,
             news,
             held_by: None,
+            polled_at: Moment::new(clock::monotonic()),
         };
         Self {
             answers,

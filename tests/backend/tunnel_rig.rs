@@ -104,6 +104,7 @@ impl TunnelRig {
     pub fn pump(&mut self) {
         let mut events = Events::with_capacity(256);
         let timeout = if self.backend.has_more() { 0 } else { 10 };
+        let polled_at = Moment::new(clock::monotonic());
         let polled = self.poll.poll(&mut events, Some(Duration::from_millis(timeout)));
         if let Err(error) = polled {
             assert_eq!(error.kind(), io::ErrorKind::Interrupted);
@@ -119,7 +120,7 @@ impl TunnelRig {
         }
         let now = Moment::new(clock::monotonic());
         let replies = &mut self.replies;
-        self.backend.turn(self.poll.registry(), now, |_, says| {
+        self.backend.turn(self.poll.registry(), now, polled_at, |_, says| {
             if let BackendSays::Answer(reply, _) = says {
                 replies.push(reply);
             }

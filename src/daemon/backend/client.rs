@@ -114,6 +114,10 @@ pub struct Backend {
     /// Requests that wait for the result of a thread.
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
+    /// Every event that the kernel had by then was handled, so deadlines up to here are due.
+    pub(in crate::daemon::backend) heard_until: Moment,
+    /// Connections at the head of `ready_slots` that keep `heard_until` from being true.
+    behind: usize,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
     /// Memory for large jobs.
     pub(in crate::daemon::backend) spare: Spare,
@@ -147,6 +151,8 @@ impl Backend {
             ready_slots: VecDeque::new(),
             waiting_for_thread: BTreeSet::new(),
             deadlines: Timers::default(),
+            heard_until: now,
+            behind: 0,
             said: Vec::new(),
             spare: Spare::default(),
         })
@@ -210,8 +216,16 @@ impl Backend {
         }
     }
 
-    /// Advances every request that can advance, and hands over the answers.
-    pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
+    /// Advances every request that can advance, and hands over the answers. The last poll began at
+    /// `polled_at`. No deadline after it is due in this turn, because the answer may already wait
+    /// in the socket: the process may have been stopped since.
+    pub fn turn(
+        &mut self,
+        registry: &Registry,
+        now: Moment,
+        polled_at: Moment,
+        mut take: impl FnMut(CallId, BackendSays),
+    ) {
         let turn = BackendTurn { registry, now };
         // Take both results, because the next request wants the newest ones.
         let (has_names, has_token) = (self.upstream.names.take(now), self.upstream.token.turn(now));
@@ -220,11 +234,16 @@ impl Backend {
             self.tunnels.thread_has_news();
         }
         self.reach.close_outdated(now);
+        if self.behind == 0 && self.heard_until < polled_at {
+            self.heard_until = polled_at;
+            self.behind = self.ready_slots.len();
+        }
         // A slot that queues itself again needs more time than one turn.
         for _ in 0..CONNECTIONS_PER_TURN.min(self.ready_slots.len()) {
             let Some(slot) = self.ready_slots.pop_front() else {
                 break;
             };
+            self.behind = self.behind.saturating_sub(1);
             let owner = self.reach.slots.get(slot).and_then(|connection| connection.owner);
             self.guarded(owner, Some(slot), |backend| backend.serve(slot, turn));
             self.heed_signs(now);
@@ -238,7 +257,9 @@ impl Backend {
         self.hand_on(turn);
         // Deadlines come last, so a request whose answer is already here gets it although the loop
         // was late.
-        while let Some(due) = self.deadlines.take_due(now) {
+        while self.behind == 0
+            && let Some(due) = self.deadlines.take_due(self.heard_until)
+        {
             self.overdue(due, now);
         }
         // Tunnels come after ojs-init's own requests.
@@ -263,6 +284,11 @@ impl Backend {
     /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         !(self.ready.is_empty() && self.ready_slots.is_empty() && self.said.is_empty()) || self.tunnels.has_more()
+    }
+
+    /// True if answers may wait in sockets that the kernel has reported, for lack of turns.
+    pub fn is_behind(&self) -> bool {
+        self.behind > 0
     }
 
     /// When the next thing is due.

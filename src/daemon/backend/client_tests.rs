@@ -50,7 +50,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
         backend.pending.values().filter(|pending| exchanging(pending)).count() == 2
     };
     while !is_under_way(&backend) {
-        backend.turn(poll.registry(), now(), |_, says| panic!("{says:?}"));
+        backend.turn(poll.registry(), now(), now(), |_, says| panic!("{says:?}"));
         poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
         for event in &events {
             if let TokenOwner::Backend(slot) = TokenOwner::of(event.token()) {
@@ -69,7 +69,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
     assert_eq!(left, [Some(CallId(2))]);
     let mut answers = Vec::new();
     for _ in 0..2 {
-        backend.turn(poll.registry(), now(), |id, says| {
+        backend.turn(poll.registry(), now(), now(), |id, says| {
             if let BackendSays::Answer(reply, _) = says {
                 answers.push((id, reply));
             }
@@ -94,7 +94,7 @@ fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_n
         began.after(Duration::from_secs(10)),
         false,
     );
-    backend.turn(poll.registry(), began, |_, says| panic!("{says:?}"));
+    backend.turn(poll.registry(), began, began, |_, says| panic!("{says:?}"));
     let (mut server, _) = listener.accept().unwrap();
     server
         .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -108,14 +108,14 @@ fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_n
                 backend.is_ready(slot, event);
             }
         }
-        backend.turn(poll.registry(), began, |_, says| {
+        backend.turn(poll.registry(), began, began, |_, says| {
             is_open |= matches!(says, BackendSays::News(StreamNews::Opened));
         });
     }
     let mut said = Vec::new();
     for seconds in [11, 44, 46] {
         let later = began.after(Duration::from_secs(seconds));
-        backend.turn(poll.registry(), later, |_, says| said.push((seconds, says)));
+        backend.turn(poll.registry(), later, later, |_, says| said.push((seconds, says)));
     }
     assert!(
         matches!(

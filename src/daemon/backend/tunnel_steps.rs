@@ -143,6 +143,7 @@ impl Backend {
     pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
         self.tunnels.turn(&mut TunnelTurn {
             way: turn.way(&mut self.upstream),
+            heard_until: self.heard_until,
             server: &self.outcomes.settings().backend,
             reason: Fault::reason,
         });

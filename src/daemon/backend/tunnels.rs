@@ -74,6 +74,8 @@ pub(in crate::daemon::backend) enum TunnelTimer {
 pub(in crate::daemon) struct TunnelTurn<'a> {
     /// The parts that a connection needs.
     pub(in crate::daemon) way: Way<'a>,
+    /// Deadlines after this time are not due yet: the kernel may have events that were not read.
+    pub(in crate::daemon) heard_until: Moment,
     /// The configuration of the server.
     pub(in crate::daemon) server: &'a Backend,
     /// The words for a fault, as [`Fault::reason`].
@@ -276,7 +278,7 @@ impl Tunnels {
         }
         // Deadlines come last, so a tunnel whose bytes are already here moves although the loop was
         // late.
-        while let Some(due) = self.deadlines.take_due(turn.way.now) {
+        while let Some(due) = self.deadlines.take_due(turn.heard_until) {
             self.due(due, turn);
         }
     }

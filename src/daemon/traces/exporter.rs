@@ -149,19 +149,20 @@ impl Exporter {
         due.max(self.pause_until.filter(|_| due.is_some()))
     }
 
-    /// Sends what is due, and takes in what was answered.
-    pub fn turn(&mut self, registry: &Registry, now: Moment) {
-        if let Some(result) = self.sender.turn(registry, now) {
+    /// Sends what is due, and takes in what was answered. The loop knows the kernel's events up to
+    /// `polled_at`: a later deadline waits for the next poll, which may report the answer.
+    pub fn turn(&mut self, registry: &Registry, now: Moment, polled_at: Moment) {
+        if let Some(result) = self.sender.turn(registry, now, polled_at) {
             self.ended(result, now);
         }
-        if self.give_up.is_some_and(|give_up| give_up <= now) {
+        if self.give_up.is_some_and(|give_up| give_up <= polled_at) {
             self.sender.give_up();
             self.ended(Err(self.sender.reason(&Fault::NoAnswerInTime)), now);
         }
         if self.give_up.is_none() {
             self.begin(now);
             if self.give_up.is_some()
-                && let Some(result) = self.sender.turn(registry, now)
+                && let Some(result) = self.sender.turn(registry, now, polled_at)
             {
                 self.ended(result, now);
             }

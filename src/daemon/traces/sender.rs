@@ -107,8 +107,14 @@ impl Sender {
         self.tunnels.next_deadline()
     }
 
-    /// Advances the request. Returns its answer, or why there is none.
-    pub(super) fn turn(&mut self, registry: &Registry, now: Moment) -> Option<Result<CollectorAnswer, String>> {
+    /// Advances the request. Returns its answer, or why there is none. No deadline after `polled_at`
+    /// is due.
+    pub(super) fn turn(
+        &mut self,
+        registry: &Registry,
+        now: Moment,
+        polled_at: Moment,
+    ) -> Option<Result<CollectorAnswer, String>> {
         // A collector that leaves matters to the next request only.
         self.upstream.signs.clear();
         if self.upstream.names.take(now) {
@@ -121,6 +127,7 @@ impl Sender {
                 now,
                 upstream,
             },
+            heard_until: polled_at,
             server: &self.peer,
             reason,
         });
@@ -233,7 +240,7 @@ mod tests {
             let now = || Moment::new(clock::monotonic());
             sender.send(&BODY, now());
             let (head, body) = loop {
-                if let Some(result) = sender.turn(poll.registry(), now()) {
+                if let Some(result) = sender.turn(poll.registry(), now(), now()) {
                     break result.unwrap();
                 }
                 poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
-use crate::stage::{PATIENCE, Stage, never};
+use crate::stage::{Init, PATIENCE, Stage, never};
 use crate::support::proc;
-use crate::support::wait::wait_until;
+use crate::support::wait::{now, wait_until};
 
 const WORKS: &str = "link = Link(); link.ready(5); link.work()";
 
@@ -32,6 +32,53 @@ fn a_sigterm_while_the_backend_is_away_ends_at_once() {
     init.signal(libc::SIGTERM);
     let took = init.ends_with(0);
     assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+/// Stops ojs-init until the time of its FETCH is over, and does this in between.
+fn stop_past_the_fetch(stage: &Stage, init: &Init, meanwhile: impl FnOnce()) {
+    stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
+    let is_asleep = || proc::status_field(init.pid, "State").unwrap().contains('S');
+    assert!(wait_until(PATIENCE, is_asleep));
+    init.signal(libc::SIGSTOP);
+    let since = now();
+    stage.backend.answer_held();
+    meanwhile();
+    wait_until(PATIENCE, || since.elapsed() > Duration::from_millis(1500));
+    init.signal(libc::SIGCONT);
+}
+
+#[test]
+fn a_job_that_arrives_while_ojs_init_is_stopped_runs_although_the_time_of_its_fetch_is_over() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    stage.backend.once(Endpoint::Fetch, Behaviour::Held);
+    let mut init = stage.worker(WORKS).with("OJS_REQUEST_TIMEOUT", "1s").start();
+    stop_past_the_fetch(&stage, &init, || ());
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    assert_eq!(stage.backend.handed_out("j1"), 1, "{}", init.story());
+    init.stops();
+}
+
+#[test]
+fn an_answer_comes_before_its_timeout_although_hundreds_of_frames_wait_as_well() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    stage.backend.once(Endpoint::Fetch, Behaviour::Held);
+    let script = r#"
+link = Link()
+link.ready(5)
+while not orders():
+    time.sleep(0.01)
+link.raw(b'{"type":"pong","id":1}\n' * 2000)
+note("flooded", "it")
+link.work()
+"#;
+    let mut init = stage.worker(script).with("OJS_REQUEST_TIMEOUT", "1s").start();
+    stop_past_the_fetch(&stage, &init, || init.order("flood j1"));
+    init.noted("flooded");
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    assert_eq!(stage.backend.handed_out("j1"), 1, "{}", init.story());
+    init.stops();
 }
 
 #[test]
