@@ -288,6 +288,16 @@ fn an_answer_that_trickles_in_over_tls_is_given_up_in_time() {
 }
 
 #[test]
+fn an_answer_counts_although_the_connection_breaks_right_behind_it() {
+    let (files, root) = (Files::new(), Authority::root("ours"));
+    let server = TlsServer::start(&root.certify(HERE), &[], None, Manner::Breaking);
+    let mut rig = Rig::new(files.settings(&server, &root));
+    for call in [fail("a"), ack("a")] {
+        assert_eq!(rig.ask(call), Reply::Accepted);
+    }
+}
+
+#[test]
 fn a_key_that_does_not_belong_to_the_certificate_is_an_error_at_the_start_that_names_both() {
     let (files, root) = (Files::new(), Authority::root("ours"));
     let (one, other) = (root.certify(HERE), root.certify(HERE));

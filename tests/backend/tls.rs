@@ -102,6 +102,8 @@ pub enum Manner {
     Old,
     /// Its answers come one byte of the connection at a time.
     Trickling,
+    /// Bytes that are no TLS follow each answer at once.
+    Breaking,
 }
 
 /// A server; dropping it ends it.
@@ -128,7 +130,7 @@ impl TlsServer {
         let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
         let versions: &[_] = match manner {
             Manner::Old => &[&rustls::version::TLS12],
-            Manner::Usual | Manner::Trickling => &[&rustls::version::TLS12, &rustls::version::TLS13],
+            Manner::Usual | Manner::Trickling | Manner::Breaking => &[&rustls::version::TLS12, &rustls::version::TLS13],
         };
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let config = config.with_protocol_versions(versions).unwrap();
@@ -224,6 +226,12 @@ impl Shared {
                     tls.sock.write_all(&[byte])?;
                     wait::pause(TRICKLE);
                 }
+            } else if manner == Manner::Breaking {
+                tls.conn.writer().write_all(ANSWER)?;
+                let mut bytes = Vec::new();
+                tls.conn.write_tls(&mut bytes)?;
+                bytes.extend_from_slice(&[0xff; 16]);
+                tls.sock.write_all(&bytes)?;
             } else {
                 tls.write_all(ANSWER)?;
                 tls.flush()?;

@@ -48,12 +48,14 @@ impl TlsSession {
             if self.session.read_tls(&mut bytes)? == 0 {
                 return Ok(true);
             }
-            self.session.process_new_packets().map_err(Fault::Tls)?;
+            // The bytes before a record that TLS refuses count: they may be the end of an answer.
+            let processed = self.session.process_new_packets();
             match self.session.reader().read_to_end(plain) {
-                Ok(_) => return Ok(true),
+                Ok(_) => return processed.map(|_| true).map_err(Fault::Tls),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
+            processed.map_err(Fault::Tls)?;
         }
         Ok(false)
     }
