@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// How long the last known addresses are used while the look-up fails or is not answered: time for
-/// a name server to restart. Later another host may have them.
+/// a name server to restart. Later another host may have them. An address that serves requests is
+/// used for longer, because a name server must not stop heartbeats to a backend that works.
 const STALE_LIMIT: Duration = Duration::from_secs(60);
 
 /// No new question is sent so soon after an answer; a failure counts for a shorter time.
@@ -63,6 +64,8 @@ struct Half {
     known: Option<(Vec<SocketAddr>, Moment)>,
     /// Why the last look-up found none, and when.
     miss: Option<(Miss, Moment)>,
+    /// When a request to one of the known addresses last succeeded.
+    served_at: Option<Moment>,
 }
 
 /// The one name that there is.
@@ -163,6 +166,15 @@ impl Names {
         self.late.drain(..too_many);
     }
 
+    /// Notes that a request to this address succeeded.
+    pub(in crate::daemon) fn served(&mut self, address: SocketAddr, now: Moment) {
+        for half in &mut self.halves {
+            if matches!(&half.known, Some((known, _)) if known.contains(&address)) {
+                half.served_at = Some(now);
+            }
+        }
+    }
+
     /// The last known addresses, with the late ones at the end.
     fn last_known(&self, now: Moment) -> Lookup {
         let is_late = |address: &SocketAddr| {
@@ -199,6 +211,7 @@ impl Half {
             lookup,
             known: None,
             miss: None,
+            served_at: None,
         }
     }
 
@@ -219,11 +232,14 @@ impl Half {
 
     /// Whether the last known addresses may be used while no look-up has brought newer ones.
     fn may_be_used(&self, now: Moment) -> bool {
-        let is_for_want_of_a_thread = matches!(self.miss, Some((Miss::NoThread, _)));
-        let is_young = |(_, at): &(Vec<SocketAddr>, Moment)| at.elapsed(now) < STALE_LIMIT;
-        self.known
-            .as_ref()
-            .is_some_and(|known| is_for_want_of_a_thread || is_young(known))
+        let is_young = |at: &Moment| at.elapsed(now) < STALE_LIMIT;
+        let outlives = match self.miss {
+            Some((Miss::NoThread, _)) => true,
+            // The name server has said nothing against the addresses.
+            Some((Miss::Failed, _)) | None => self.served_at.as_ref().is_some_and(is_young),
+            Some((Miss::NoName | Miss::NoAddress, _)) => false,
+        };
+        self.known.as_ref().is_some_and(|(_, at)| outlives || is_young(at))
     }
 
     /// Starts a look-up, unless one is under way or has just failed.

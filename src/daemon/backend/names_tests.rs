@@ -275,6 +275,41 @@ fn a_known_name_outlives_a_failing_name_server_for_a_minute() {
 }
 
 #[test]
+fn an_address_that_serves_requests_outlives_a_name_server_that_fails_and_none_that_denies_it() {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let look: Look = |host, port, family| match (family, COUNT.fetch_add(1, Ordering::Relaxed)) {
+        (_, 0 | 1) => found(host, port, family),
+        (AddressFamily::V4, 2..=5) => Err(NameError::Failed("try again".to_owned())),
+        (AddressFamily::V4, _) => Err(NameError::NoName),
+        (AddressFamily::V6, _) => Err(NameError::NoAddress),
+    };
+    let mut rig = Rig::of(look);
+    rig.until(at(0));
+    rig.hear(2, at(0));
+    for seconds in [300, 600] {
+        let now = at(seconds * 1_000);
+        rig.names.served(address(1), now);
+        rig.names.served(address(2), now.after(STALE_LIMIT));
+        let later = now.after(STALE_LIMIT - PATIENCE);
+        rig.until(later);
+        rig.hear(2, later);
+        assert_eq!(rig.known(later), [address(1)], "{seconds}");
+        // The name server did not fail in between: this is a new question.
+        assert!(matches!(
+            rig.names.last_known(now.after(STALE_LIMIT)),
+            Lookup::Known(addresses) if addresses.is_empty()
+        ));
+    }
+    rig.names.served(address(1), at(900_000));
+    rig.until(at(900_000));
+    rig.hear(2, at(900_000));
+    assert!(matches!(
+        rig.names.addresses(at(900_000)),
+        Lookup::Failed(Fault::NoHost)
+    ));
+}
+
+#[test]
 fn without_a_thread_the_addresses_of_last_time_do() {
     let mut rig = rig("b", found, 1 << 60);
     let stack_bytes = |rig: &mut Rig, bytes| {

@@ -193,6 +193,11 @@ impl Backend {
             self.reach.slots.close(slot);
             return self.fail(id, &Fault::Internal);
         };
+        if let Some(address) = self.reach.slots.address(slot)
+            && (200..300).contains(&received.head.status)
+        {
+            self.upstream.names.served(address, turn.now);
+        }
         let used = Used {
             since: turn.now,
             keep_alive: received.head.keep_alive,
