@@ -20,7 +20,7 @@ const MOST_BYTES_BEFORE_BODY: usize = 128 << 10;
 /// Most bytes of an answer that ojs-init reads, unless the request asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
 
-/// Most bytes of the answer to a report that ojs-init reads, because its status holds nearly all.
+/// Most bytes of the answer to a report that ojs-init keeps, because its status holds nearly all.
 const REPORT_BODY_BYTES: u64 = 64 << 10;
 
 /// Most bytes of events that are kept until they are looked at, which is after each turn of a
@@ -88,8 +88,11 @@ pub(in crate::daemon) struct AnswerReader {
     rest: Vec<u8>,
     /// Bytes of interim answers and of the head so far.
     bytes_before_body: usize,
-    /// Most bytes of the body that are read.
+    /// Most bytes of the body that are kept.
     limit: usize,
+    /// Bytes behind the limit that may still be read and dropped, so that the connection lasts.
+    droppable: usize,
+    is_dropping: bool,
     head: Option<AnswerHead>,
     /// The part of the answer that is ready to be passed on.
     passing: Passing,
@@ -128,6 +131,8 @@ impl AnswerReader {
             rest: Vec::new(),
             bytes_before_body: 0,
             limit,
+            droppable: 0,
+            is_dropping: false,
             head: None,
             passing: Passing::Nothing,
             body: Vec::new(),
@@ -142,6 +147,11 @@ impl AnswerReader {
             jobs: Jobs::Small,
             ..Self::new(limit)
         }
+    }
+
+    /// Reads on behind the limit for so many bytes, and drops them.
+    pub(in crate::daemon) fn dropping(self, droppable: usize) -> Self {
+        Self { droppable, ..self }
     }
 
     /// The reader of an answer that is passed on piece by piece, to a request of this kind.
@@ -208,7 +218,7 @@ impl AnswerReader {
     pub(in crate::daemon) fn end(&mut self, is_clean: bool) -> Result<(), Fault> {
         let is_whole = match &self.stage {
             AnswerStage::Head => return Err(Fault::Closed),
-            AnswerStage::Body { body, .. } => body.is_whole_if_closed(is_clean),
+            AnswerStage::Body { body, .. } => body.is_whole_if_closed(is_clean) && !self.is_dropping,
             AnswerStage::Over { .. } => return Ok(()),
         };
         self.stage = over(is_whole, false);
@@ -353,16 +363,20 @@ impl AnswerReader {
             let room = self.limit.saturating_sub(self.jobs.len(&self.body));
             match body.step(&mut rest).map_err(|_| Fault::NotHttp)? {
                 BodyStep::Payload(payload) => {
-                    let payload = payload.get(..room).unwrap_or(payload);
-                    rest = rest.get(payload.len()..).unwrap_or_default();
-                    body.took(payload.len());
-                    self.gather(payload, spare);
-                    if payload.len() == room {
+                    let kept = payload.get(..room).unwrap_or(payload);
+                    let beyond = payload.len() - kept.len();
+                    let dropped = beyond.min(self.droppable);
+                    self.droppable -= dropped;
+                    self.is_dropping |= dropped > 0;
+                    rest = rest.get(kept.len() + dropped..).unwrap_or_default();
+                    body.took(kept.len() + dropped);
+                    self.gather(kept, spare);
+                    if kept.len() == room && self.droppable == 0 {
                         self.stage = over(false, false);
                     }
                 }
                 BodyStep::Unfinished => break,
-                BodyStep::Over => self.stage = over(true, *leaves_connection_open),
+                BodyStep::Over => self.stage = over(!self.is_dropping, *leaves_connection_open),
             }
         }
         Ok(bytes.len() - rest.len())
@@ -407,6 +421,16 @@ pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
         AnswerSize::Events => EVENT_BYTES,
     };
     usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// Bytes behind this limit that are read and dropped. Public backends answer a report with the
+/// whole job.
+pub(in crate::daemon) fn droppable_bytes(call: &Call, max_frame: u64) -> usize {
+    let droppable = match call.endpoint().answer() {
+        AnswerSize::Nothing => max_frame.saturating_add(BYTES_AROUND_ENVELOPE),
+        AnswerSize::Jobs | AnswerSize::Fields | AnswerSize::Events => 0,
+    };
+    usize::try_from(droppable).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -227,6 +227,25 @@ fn no_byte_of_an_answer_with_large_jobs_is_lost_and_its_limit_is_the_same() {
     }
 }
 
+#[test]
+fn the_rest_of_a_long_answer_is_dropped_up_to_a_bound_and_its_connection_lasts() {
+    let body = "x".repeat(100);
+    let counted = format!("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{body}");
+    let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n{body}\r\n0\r\n\r\n");
+    for answer in [&counted, &chunked] {
+        for piece in [1, 7, usize::MAX] {
+            for (droppable, is_read) in [(0, false), (89, false), (91, true), (1000, true)] {
+                let reader = AnswerReader::new(10).dropping(droppable);
+                let received = seen(reader, answer.as_bytes(), piece, true).unwrap();
+                assert_eq!((body_of(&received), received.is_whole), (&body[..10], false));
+                assert_eq!(received.leaves_connection_open, is_read, "{droppable} by {piece}");
+            }
+            let whole = seen(AnswerReader::new(101).dropping(9), answer.as_bytes(), piece, true).unwrap();
+            assert!(whole.is_whole && whole.leaves_connection_open);
+        }
+    }
+}
+
 /// The answer in pieces of this size, and then the end of its connection.
 fn seen(mut reader: AnswerReader, bytes: &[u8], piece: usize, is_clean: bool) -> Result<Received, Fault> {
     for piece in bytes.chunks(piece) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::daemon::backend::answer::{AnswerReader, body_limit};
+use crate::daemon::backend::answer::{AnswerReader, body_limit, droppable_bytes};
 use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
 use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
@@ -147,6 +147,7 @@ impl Backend {
             Lane::Fetch => AnswerReader::of_jobs(limit),
             Lane::Beat | Lane::Report | Lane::Side | Lane::Stream => AnswerReader::new(limit),
         };
+        let answer = answer.dropping(droppable_bytes(&pending.call, settings.max_frame));
         pending.stage = RequestStage::Exchanging(Box::new(Exchange::new(slot, bytes, answer)));
         self.exchange(id, slot, turn);
     }

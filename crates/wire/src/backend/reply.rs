@@ -143,7 +143,12 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
         }
         Content::Nothing | Content::SomeObject => None,
         Content::Object(fields) => Some(fields),
-        Content::Broken => return broken_off(call).into(),
+        Content::Broken => {
+            return Answer {
+                words: Words::of_success(call, answered.body),
+                ..broken_off(call).into()
+            };
+        }
         Content::Missing => return Reply::Failed(Failure::Unanswered).into(),
     };
     match call {

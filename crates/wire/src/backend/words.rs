@@ -25,10 +25,11 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words of a success.
+    /// The words of a success, whose body may be cut off: some backends send the whole job.
     pub(crate) fn of_success(call: &Call, body: &[u8]) -> Self {
         let tells_state = call.endpoint() == Endpoint::Nack;
-        let fields = tells_state.then(|| Object::read_bytes(body)).flatten();
+        let text = body.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let fields = tells_state.then(|| Object::read_beginning(text, &["state", "job"]));
         let state = fields.and_then(|fields| state(&fields));
         Self { failure: None, state }
     }
@@ -81,7 +82,12 @@ fn current_state(error: &Object<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ojs_lifecycle::api::Reply;
+
     use super::*;
+    use crate::backend::reply::{HttpAnswer, read};
     use crate::test_support::{ack, fail, requeue_call};
 
     fn said(status: u16, body: &str) -> String {
@@ -135,5 +141,20 @@ mod tests {
             }
         }
         assert_eq!(state(&ack(), body), None);
+    }
+
+    #[test]
+    fn the_state_in_an_answer_to_a_fail_is_read_although_the_answer_is_cut_off() {
+        let answered = HttpAnswer {
+            status: 200,
+            retry_after: None,
+            now: Duration::ZERO,
+            body: r#"{"id":"a","state":"discarded","args":["xxä"#.as_bytes(),
+            is_whole: false,
+            was_sent_twice: false,
+        };
+        let answer = read(&fail(false), answered);
+        assert_eq!(answer.reply, Reply::Accepted);
+        assert_eq!(answer.words.state.as_deref(), Some("discarded"));
     }
 }
