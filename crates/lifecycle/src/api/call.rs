@@ -159,7 +159,7 @@ pub enum Failure {
     /// The server answered with an error of its own (500, 502 and the like). The request may have
     /// been carried out.
     ServerError,
-    /// The backend did not carry out the request and may do so later (429, 503).
+    /// The backend did not carry out the request and may do so later (429, 503 in its own words).
     RetryLater { retry_after: Option<Duration> },
     /// The backend redirects (301, 307, 308 and the like). ojs-init follows no redirect. The
     /// request was not carried out.

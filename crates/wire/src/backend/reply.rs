@@ -339,6 +339,15 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         (400 | 422, Endpoint::Ack | Endpoint::Nack) if Object::read_bytes(answered.body).is_none() => {
             Failure::NotFromBackend
         }
+        // A proxy. Some answer 503 if the connection to the backend broke behind the request, so a
+        // FAIL or a requeue may have been carried out. Others answer so while there is no backend.
+        (408 | 425 | 503, Endpoint::Nack) if !is_of_ojs(answered.body) => Failure::Unanswered,
+        // Event streams have pauses of their own.
+        (503, endpoint)
+            if endpoint != Endpoint::Events && answered.retry_after.is_none() && !is_of_ojs(answered.body) =>
+        {
+            Failure::Unanswered
+        }
         (429 | 503, _) => Failure::RetryLater {
             retry_after: asked_for(answered),
         },

@@ -135,7 +135,8 @@ fn each_refusal_has_its_meaning() {
     let declined = Failure::RetryLater { retry_after: None };
     let cases = [
         (ack(), 429, declined),
-        (fetch(1), 503, declined),
+        (fetch(1), 503, Failure::Unanswered),
+        (ack(), 503, Failure::Unanswered),
         (ack(), 308, Failure::Redirected),
         (fetch(1), 301, Failure::Redirected),
         (fail(false), 307, Failure::Redirected),
@@ -348,6 +349,30 @@ fn a_manifest_tells_what_a_kind_of_backend_does_differently() {
     assert_eq!(habits(r#"{"backend":"amqp"}"#), (true, false));
     for odd in ["", "{}", r#"{"backend":{"type":"lite"}}"#, r#"{"backend":7}"#] {
         assert_eq!(habits(odd), (false, false), "{odd}");
+    }
+}
+
+#[test]
+fn a_fail_that_a_proxy_declines_may_have_been_carried_out_and_one_that_the_backend_declines_was_not() {
+    let declined = |seconds: Option<u64>| {
+        let retry_after = seconds.map(Duration::from_secs);
+        Reply::Failed(Failure::RetryLater { retry_after })
+    };
+    let unanswered = Reply::Failed(Failure::Unanswered);
+    let of_ojs = r#"{"error":{"code":"unavailable","message":"later"}}"#;
+    for status in [408, 425, 503] {
+        for call in [fail(false), requeue_call()] {
+            assert_eq!(reply(&call, status, of_ojs), declined(None), "{status}");
+            for page in ["", "upstream connect error or disconnect/reset before headers", "{}"] {
+                assert_eq!(reply(&call, status, page), unanswered, "{status} {page}");
+                assert_eq!(read_with(&call, status, Some("7"), page), unanswered, "{status} {page}");
+            }
+        }
+    }
+    for call in [ack(), fetch(1), beat()] {
+        assert_eq!(reply(&call, 503, of_ojs), declined(None));
+        assert_eq!(read_with(&call, 503, Some("7"), ""), declined(Some(7)));
+        assert_eq!(reply(&call, 503, "no healthy upstream"), unanswered);
     }
 }
 

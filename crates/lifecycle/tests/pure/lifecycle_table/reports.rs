@@ -50,7 +50,7 @@ fn words(failure: Failure) -> &'static str {
         Failure::NoCredentials => "no token for it here",
         Failure::Unanswered => "no clear answer",
         Failure::ServerError => "500, 502 and the like",
-        Failure::RetryLater { .. } => "429, 503",
+        Failure::RetryLater { .. } => "429, 503 in the backend's words",
         Failure::Redirected => "a redirect",
         Failure::Unauthorized => "401, 403",
         Failure::Unsupported => "405, 501",
