@@ -2,7 +2,8 @@
 //!
 //! Each element of `jobs` is a reservation that the backend has made. So an answer that ends or
 //! breaks in the middle is still good for the elements before that point. An answer with more jobs
-//! than requested is accepted whole, because only the lifecycle may give a job back.
+//! than requested is accepted, because only the lifecycle may give a job back. A bound keeps small
+//! elements from growing into much more memory than the answer has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +24,20 @@ pub(crate) struct Fetched {
     pub(crate) deliveries: Vec<Delivery>,
     /// Elements that are no job: without an id no request can name them.
     pub(crate) unusable: usize,
+    /// Further elements, which were not read: there are more jobs than are accepted.
+    pub(crate) surplus: usize,
     /// Whether the answer could be read to its end.
     pub(crate) is_whole: bool,
 }
 
-/// Reads the body of an answer to a FETCH. Large jobs stay in the memory that they have in it.
-pub(crate) fn fetched(mut body: JobsBody) -> Fetched {
-    regular(&mut body).unwrap_or_else(|| readable(&body.join()))
+/// Reads the body of an answer to a FETCH, and accepts at most so many jobs. Large jobs stay in the
+/// memory that they have in it.
+pub(crate) fn fetched(mut body: JobsBody, most: usize) -> Fetched {
+    regular(&mut body, most).unwrap_or_else(|| readable(&body.join(), most))
 }
 
 /// The jobs of a regular answer; reads each byte once.
-fn regular(body: &mut JobsBody) -> Option<Fetched> {
+fn regular(body: &mut JobsBody, most: usize) -> Option<Fetched> {
     let JobsBody { rest, large } = body;
     let rest = std::str::from_utf8(rest).ok()?;
     let mut fetched = Fetched {
@@ -43,7 +47,13 @@ fn regular(body: &mut JobsBody) -> Option<Fetched> {
     // Which delivery each large job is, if it is one.
     let mut places = Vec::with_capacity(large.len());
     let is_regular = elements::regular(rest, &mut |span, fields| {
-        let delivery = match large.get(places.len()).filter(|large| large.at == span.start) {
+        let large = large.get(places.len()).filter(|large| large.at == span.start);
+        if fetched.deliveries.len() >= most {
+            places.extend(large.map(|_| None));
+            fetched.surplus += 1;
+            return true;
+        }
+        let delivery = match large {
             Some(large) => {
                 let Some(fields) = Object::read(&large.text) else {
                     return false;
@@ -70,7 +80,7 @@ fn regular(body: &mut JobsBody) -> Option<Fetched> {
 }
 
 /// The jobs of any answer, up to its first unreadable place.
-fn readable(body: &[u8]) -> Fetched {
+fn readable(body: &[u8], most: usize) -> Fetched {
     let valid = match std::str::from_utf8(body) {
         Ok(text) => text,
         Err(error) => body
@@ -80,6 +90,10 @@ fn readable(body: &[u8]) -> Fetched {
     };
     let mut fetched = Fetched::default();
     let is_read = elements::readable(valid, &mut |element| {
+        if fetched.deliveries.len() >= most {
+            fetched.surplus += 1;
+            return;
+        }
         let fields = Object::read(element);
         let delivery = fields.and_then(|fields| delivery(&fields, text(element).into()));
         fetched.unusable += usize::from(delivery.is_none());

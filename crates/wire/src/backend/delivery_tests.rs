@@ -226,3 +226,30 @@ fn a_job_has_crashed_where_its_last_error_is_our_own_about_a_process_and_not_the
         assert!(!has_crashed(other), "{other}");
     }
 }
+
+#[test]
+fn an_answer_of_small_elements_is_no_more_jobs_than_a_bound() {
+    let jobs = vec![r#"{"id":"a"}"#; 2000].join(",");
+    for body in [format!(r#"{{"jobs":[{jobs}]}}"#), format!(r#"{{"jobs":[{jobs}"#)] {
+        let most = |count| {
+            let answered = HttpAnswer {
+                status: 200,
+                retry_after: None,
+                now: Duration::ZERO,
+                body: body.as_bytes(),
+                is_whole: true,
+                was_sent_twice: false,
+            };
+            let answer = read_any(&fetch(count), answered);
+            let Reply::Fetched(deliveries) = answer.reply else {
+                panic!("{:?}", answer.reply)
+            };
+            (deliveries.len(), answer.oddity.unwrap())
+        };
+        let (brought, oddity) = most(1);
+        assert_eq!(brought, 1024);
+        assert!(oddity.contains("left to their visibility timeout: 976"), "{oddity}");
+        assert_eq!(most(300).0, 1200);
+        assert_eq!(most(501).0, 2000);
+    }
+}

@@ -25,6 +25,11 @@ const HEARTBEATS_IN_TIMEOUT: u32 = 3;
 /// Longest number in a Retry-After that is accepted, in bytes.
 const MAX_RETRY_AFTER_BYTES: usize = 16;
 
+/// Most jobs that are accepted of an answer to a FETCH, as a multiple of what the FETCH asked for,
+/// and at least so many. Each one costs about 1 KiB and a request that gives it back.
+const MOST_TIMES_ASKED: usize = 4;
+const FEWEST_ACCEPTED: usize = 1024;
+
 /// An HTTP answer.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpAnswer<'a> {
@@ -250,7 +255,9 @@ fn directive(word: &str) -> Option<Directive> {
 
 /// Reads the jobs of an answer. Entries that cannot be read may have been jobs.
 fn fetched(body: JobsBody, count: u32) -> Answer {
-    let fetched = delivery::fetched(body);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let most = count.saturating_mul(MOST_TIMES_ASKED).max(FEWEST_ACCEPTED);
+    let fetched = delivery::fetched(body, most);
     let brought = fetched.deliveries.len();
     let mut oddities = Vec::new();
     if !fetched.is_whole {
@@ -261,8 +268,14 @@ fn fetched(body: JobsBody, count: u32) -> Answer {
     if fetched.unusable > 0 {
         oddities.push(format!("elements that are no jobs with an id: {}", fetched.unusable));
     }
-    if brought > usize::try_from(count).unwrap_or(usize::MAX) {
+    if brought > count {
         oddities.push(format!("{brought} jobs instead of at most {count}"));
+    }
+    if fetched.surplus > 0 {
+        oddities.push(format!(
+            "further elements, left to their visibility timeout: {}",
+            fetched.surplus
+        ));
     }
     let reply = if fetched.is_whole || brought > 0 {
         Reply::Fetched(fetched.deliveries)

@@ -59,7 +59,7 @@ fn a_large_job_keeps_the_memory_that_it_was_received_in() {
     let job = large("a", "");
     let body = read(format!(r#"{{"jobs":[{job}]}}"#).as_bytes(), 1000);
     let place = body.large[0].text.as_ptr();
-    let delivery = fetched(body).deliveries.remove(0);
+    let delivery = fetched(body, usize::MAX).deliveries.remove(0);
     assert_eq!((delivery.envelope.as_ptr(), &*delivery.envelope), (place, &*job));
 }
 
@@ -104,8 +104,8 @@ fn a_large_answer_means_the_same_wherever_it_breaks() {
     for end in places.filter(|end| *end <= whole.len()) {
         let beginning = &whole.as_bytes()[..end];
         assert_eq!(
-            fetched(read(beginning, 5000)),
-            fetched(beginning.to_vec().into()),
+            fetched(read(beginning, 5000), usize::MAX),
+            fetched(beginning.to_vec().into(), usize::MAX),
             "{end}"
         );
     }
@@ -127,8 +127,8 @@ fn a_large_answer_means_the_same_wherever_it_breaks() {
             let mut broken = whole.clone().into_bytes();
             broken[at] = byte;
             assert_eq!(
-                fetched(read(&broken, 5000)),
-                fetched(broken.clone().into()),
+                fetched(read(&broken, 5000), usize::MAX),
+                fetched(broken.clone().into(), usize::MAX),
                 "{byte} at {at}"
             );
         }
@@ -155,6 +155,6 @@ proptest! {
         let body = if is_in_array { format!("{{\"jobs\":[{}]}}", parts.concat()) } else { parts.concat() };
         let split = read(body.as_bytes(), piece);
         prop_assert_eq!(split.clone().join(), body.as_bytes());
-        prop_assert_eq!(fetched(split), fetched(body.into_bytes().into()));
+        prop_assert_eq!(fetched(split, usize::MAX), fetched(body.into_bytes().into(), usize::MAX));
     }
 }
