@@ -5,10 +5,14 @@ use super::keys::{OTEL_ALL, OTEL_ENDPOINT};
 use super::settings::Settings;
 
 /// Sets `otel.endpoint` to the path for traces at the address for everything, unless the command
-/// line or the variable for traces has set it.
+/// line or the variable for traces has set it. `off` counts wherever it stands.
 pub(super) fn apply(settings: &mut Settings) {
     let source = settings.source(&OTEL_ALL).clone();
-    let is_set_nearer = settings.is_set(&OTEL_ENDPOINT) && settings.source(&OTEL_ENDPOINT).rank() <= source.rank();
+    let is_off = settings
+        .value(&OTEL_ENDPOINT)
+        .is_some_and(|endpoint| endpoint.0.is_none());
+    let is_nearer = settings.source(&OTEL_ENDPOINT).rank() <= source.rank();
+    let is_set_nearer = settings.is_set(&OTEL_ENDPOINT) && (is_nearer || is_off);
     if let Some(all) = settings.value(&OTEL_ALL).filter(|_| !is_set_nearer) {
         settings.replace(&OTEL_ENDPOINT, Some(all.for_traces()), source);
     }
@@ -35,6 +39,9 @@ mod tests {
         assert_eq!(both().config().warnings, [""; 0]);
         assert_eq!(endpoint(both().flag(&OTEL_ENDPOINT, "off")), None);
         assert_eq!(endpoint(all().variable("OTEL_SDK_DISABLED=true")), None);
+        assert_eq!(endpoint(all().file("[otel]\nendpoint = \"off\"")), None);
+        let in_file = all().file("[otel]\nendpoint = \"http://f/x\"");
+        assert_eq!(endpoint(in_file).as_deref(), Some("http://c:4318/v1/traces"));
     }
 
     #[test]

@@ -279,15 +279,16 @@ fn entries<'v>(
 }
 
 fn header(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    // The text behind the colon is the value, in the wrong place, and a secret.
+    let (name, has_colon) = match name.split_once(':') {
+        Some((name, _)) => (name, true),
+        None => (name, false),
+    };
     match value.as_str() {
-        Some(value) if !name.contains(':') => Ok(format!("{name}: {value}")),
-        // The text behind the colon is the value, in the wrong place.
-        Some(_) => {
-            let name = name.split(':').next().unwrap_or_default();
-            Err(format!(
-                "has a header {name:?} with a colon in its name; write {name:?} = \"VALUE\""
-            ))
-        }
+        Some(value) if !has_colon => Ok(format!("{name}: {value}")),
+        Some(_) => Err(format!(
+            "has a header {name:?} with a colon in its name; write {name:?} = \"VALUE\""
+        )),
         None => Err(format!("has a header {name:?} whose value is not a string")),
     }
 }
@@ -391,6 +392,16 @@ mod tests {
         let error = Given::agent().file("[backend]\nauth_token = \"hunter2\"").error();
         assert!(!error.contains("hunter2"), "{error}");
         assert_says(&error, &["backend.auth_token_file"]);
+    }
+
+    #[test]
+    fn a_secret_in_the_name_of_a_header_is_not_shown() {
+        for value in ["1", "\"x\"", "[]"] {
+            let file = format!("[backend]\nheaders = {{\"Authorization: Bearer hunter2\" = {value}}}");
+            let error = Given::agent().file(&file).error();
+            assert!(!error.contains("hunter2"), "{error}");
+            assert_says(&error, &["\"Authorization\""]);
+        }
     }
 
     #[test]

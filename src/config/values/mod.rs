@@ -133,6 +133,8 @@ pub enum Form {
 impl Form {
     /// Splits the text of a flag or a variable, if it may hold several values.
     pub fn split<'t>(self, text: &'t str, into: &mut Vec<&'t str>) {
+        // The last line may have its line break, as a shell or a mounted file gives it.
+        let text = if self == Self::Headers { text.trim_end() } else { text };
         let separator = match self {
             Self::Strings | Self::Integers | Self::Table => ',',
             Self::Headers => '\n',

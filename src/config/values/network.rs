@@ -361,7 +361,8 @@ impl Value for Secret {
     );
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
-        Self::parse(only(texts)).ok_or("does not fit into a header".into())
+        // A shell or a mounted file may give the line break at the end.
+        Self::parse(only(texts).trim_end_matches(['\r', '\n'])).ok_or("does not fit into a header".into())
     }
 
     fn show(&self) -> String {

@@ -1,6 +1,17 @@
 //! Addresses, URLs and headers: which are read, and what an error shows.
 
 use super::*;
+use crate::config::test_support::Given;
+
+#[test]
+fn a_line_break_at_the_end_of_a_token_or_of_headers_is_no_part_of_them() {
+    let given = Given::agent()
+        .variable("OJS_AUTH_TOKEN=tok\n")
+        .variable("OJS_INIT_HEADERS=X-A: 1\nX-B: 2\n");
+    let backend = given.config().backend;
+    assert_eq!(backend.auth_token.unwrap().reveal(), "tok");
+    assert_eq!(backend.headers.len(), 2);
+}
 
 #[test]
 fn a_url_is_taken_apart_as_it_is_meant() {
