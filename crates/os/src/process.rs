@@ -212,8 +212,8 @@ pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
     Ok(users_of(pid)?.last().copied())
 }
 
-/// The users of this process: real, effective, saved, and the owner of what it makes; empty if there
-/// is no such process.
+/// The users of this process: real, effective, saved, and the owner of what it makes. Empty if
+/// there is no such process.
 pub(crate) fn users_of(pid: Pid) -> io::Result<Vec<u32>> {
     let status = match fs::read_to_string(format!("/proc/{pid}/status")) {
         Err(error) if is_gone(&error) => return Ok(Vec::new()),
