@@ -152,7 +152,7 @@ fn the_last_record_is_written_although_the_writer_runs_late() {
             std::thread::yield_now();
         }
         // The kernel leaves it without CPU time.
-        std::thread::sleep(FLUSH_LIMIT + FLUSH_LIMIT / 2);
+        std::thread::park_timeout(FLUSH_LIMIT + FLUSH_LIMIT / 2);
         let mut disk = Disk {
             is_full: false,
             written: String::new(),
