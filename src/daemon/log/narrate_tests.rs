@@ -152,6 +152,10 @@ fn about_jobs() -> Vec<Notice> {
         let job = Arc::clone(&job);
         Notice::Job(JobNotice::CancelledByOperator { job, has_handler })
     };
+    let too_large = |is_saved| {
+        let job = Arc::clone(&job);
+        Notice::Job(JobNotice::CheckpointTooLarge { job, is_saved })
+    };
     vec![
         Notice::Job(JobNotice::Claimed(Arc::clone(&job))),
         Notice::Job(JobNotice::HandedOver(Arc::clone(&job), HolderId(1))),
@@ -195,14 +199,8 @@ fn about_jobs() -> Vec<Notice> {
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::NotSent)),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unauthorized)),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported)),
-        Notice::Job(JobNotice::CheckpointTooLarge {
-            job: Arc::clone(&job),
-            is_saved: false,
-        }),
-        Notice::Job(JobNotice::CheckpointTooLarge {
-            job: Arc::clone(&job),
-            is_saved: true,
-        }),
+        too_large(false),
+        too_large(true),
         Notice::Job(JobNotice::Abandoned(job, "why")),
     ]
 }

@@ -107,8 +107,8 @@ impl Sender {
         self.tunnels.next_deadline()
     }
 
-    /// Advances the request. Returns its answer, or why there is none. No deadline after `polled_at`
-    /// is due.
+    /// Advances the request. Returns its answer, or why there is none. Deadlines after `polled_at`
+    /// are not due yet.
     pub(super) fn turn(
         &mut self,
         registry: &Registry,
