@@ -54,6 +54,11 @@ impl Descendants {
         }
     }
 
+    /// The process was reaped elsewhere, so another may get its pid from now on.
+    pub fn forget(&mut self, pid: Pid) {
+        self.asked.remove(&pid);
+    }
+
     /// Sends SIGTERM and SIGCONT to each child that has not got them yet, here or elsewhere
     /// (`was_asked`).
     pub fn terminate(&mut self, was_asked: impl Fn(Pid) -> bool) {

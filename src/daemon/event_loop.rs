@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
 use crate::daemon::backend::client::{Backend, BackendSays};
-use crate::daemon::backend::outcome::{BackendAnswer, Heard};
+use crate::daemon::backend::outcome::Heard;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::gateway::InterfaceTurn;
@@ -29,7 +29,7 @@ use crate::daemon::two_workers::{TwoWorkers, Worker};
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
-use ojs_lifecycle::api::{Event, Moment, Trace, WorkerEnd};
+use ojs_lifecycle::api::{CallId, Event, Moment, Trace, WorkerEnd};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_os::allocator;
@@ -95,8 +95,9 @@ pub struct EventLoop {
     /// Events that the machine has not handled yet. One turn reads a bounded number from outside,
     /// and each effect adds two at most. The next turn begins after all are handled.
     pub(super) inbox: VecDeque<Event>,
-    /// Answers of the backend that the machine has not handled yet: one for each request at most.
-    pub(super) answers: VecDeque<BackendAnswer>,
+    /// Words of the backend that the machine has not handled yet, in their order: one answer for each
+    /// request at most, and what event streams report in one turn.
+    pub(super) answers: VecDeque<(CallId, BackendSays)>,
     /// The words of the answer that the machine handles now. Empty while it handles anything else.
     pub(super) heard: Heard,
     pub(super) narrator: Narrator,
@@ -162,9 +163,12 @@ impl EventLoop {
                 return Some(exit);
             }
             // Answers do not count: a request whose answer is here must not time out first.
-            if (told < EVENTS_BEFORE_TIMERS || !self.answers.is_empty())
-                && let Some((event, heard)) = self.next_event()
-            {
+            let event = if told < EVENTS_BEFORE_TIMERS {
+                self.next_event()
+            } else {
+                self.next_answer()
+            };
+            if let Some((event, heard)) = event {
                 told += 1;
                 self.heard = heard;
                 self.machine.handle_one_of_several(event, now(), self.is_all_told());
@@ -180,17 +184,27 @@ impl EventLoop {
         }
     }
 
-    /// The next event for the machine, with the words of the answer that it may be.
+    /// The next event for the machine, with the words of the answer that it may be. Answers come
+    /// last: a holder that has left must not get the jobs of one.
     fn next_event(&mut self) -> Option<(Event, Heard)> {
-        let Some(BackendAnswer { call, reply, heard }) = self.answers.pop_front() else {
-            let event = self.inbox.pop_front()?;
-            self.traces.iter_mut().for_each(|traces| traces.recorder.handles(None));
-            return Some((event, Heard::default()));
+        let Some(event) = self.inbox.pop_front() else {
+            return self.next_answer();
         };
+        self.traces.iter_mut().for_each(|traces| traces.recorder.handles(None));
+        Some((event, Heard::default()))
+    }
+
+    /// The next words of the backend, in the order in which they were received.
+    fn next_answer(&mut self) -> Option<(Event, Heard)> {
+        let (call, says) = self.answers.pop_front()?;
+        let is_answer = matches!(says, BackendSays::Answer(..));
         self.traces
             .iter_mut()
-            .for_each(|traces| traces.recorder.handles(Some(call)));
-        Some((Event::BackendReplied(call, reply), heard))
+            .for_each(|traces| traces.recorder.handles(is_answer.then_some(call)));
+        Some(match says {
+            BackendSays::Answer(reply, heard) => (Event::BackendReplied(call, reply), heard),
+            BackendSays::News(news) => (Event::StreamSaid(call, news), Heard::default()),
+        })
     }
 
     fn is_all_told(&self) -> bool {
@@ -336,15 +350,14 @@ impl EventLoop {
             answers,
             ..
         } = self;
-        backend.turn(poll.registry(), now(), *polled_at, |call, says| match says {
-            BackendSays::Answer(reply, heard) => {
-                metrics.answered(call, &reply, heard.status, now());
+        backend.turn(poll.registry(), now(), *polled_at, |call, says| {
+            if let BackendSays::Answer(reply, heard) = &says {
+                metrics.answered(call, reply, heard.status, now());
                 if let Some(traces) = traces {
-                    traces.answered(call, &reply, heard.status);
+                    traces.answered(call, reply, heard.status);
                 }
-                answers.push_back(BackendAnswer { call, reply, heard });
             }
-            BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
+            answers.push_back((call, says));
         });
         if backend.take_token_change() {
             inbox.push_back(Event::CredentialsChanged);

@@ -118,6 +118,7 @@ impl EventLoop {
         // gives all others out first.
         self.processes.ended(beside.process, &mut self.inbox);
         self.processes.worker_reaped(beside.process);
+        self.descendants.forget(beside.pid);
         // The machine decides without the status. An operator wants to know it.
         let oom_kills = self.oom_kills_of(ended);
         info!(

@@ -9,23 +9,12 @@ use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
-use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
+use ojs_lifecycle::api::{Call, Failure, JobId, Reply};
 use ojs_os::clock;
 use ojs_wire::backend::request::{self, Answer, HttpAnswer, Words, is_object};
 
 /// Longest target of a redirect that is shown, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
-
-/// The answer to a request, or the reason why there is none.
-#[derive(Debug)]
-pub struct BackendAnswer {
-    /// The request.
-    pub call: CallId,
-    /// The reply for the lifecycle.
-    pub reply: Reply,
-    /// The words for people and waiting workers, while the lifecycle handles the reply.
-    pub heard: Heard,
-}
 
 /// The parts of an answer that decide nothing. They are for people, for metrics and for the SDK
 /// that sent the ACK or the FAIL.
