@@ -56,9 +56,11 @@ impl Runner {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
             return;
         };
-        if !job.process.has_ended() {
+        if !job.process.has_ended() && job.stage != Stage::Killed {
             // Another process traces it (strace, gdb). The kernel withholds the end from the runner
-            // until the tracer has seen it, and then sends a SIGCHLD.
+            // until the tracer has seen it, and then sends a SIGCHLD. A SIGKILL does not wait for
+            // that.
+            job.is_withheld = true;
             self.has_unwatched = true;
             return;
         }
@@ -188,10 +190,13 @@ impl Runner {
         self.leaders.remove(&job.process.pid());
         let (outcome, ended, usage) = match reaped {
             Ok(Some((ended, usage))) => {
-                job.streams.take_last_line(ended, &job.subject.id.0, &mut job.news);
+                // A shell reports the signal that ended its command as a status from 128 on.
+                let is_by_itself = job.cause.is_none() && matches!(ended, Ended::Exited(0..128));
+                job.streams
+                    .take_last_line(is_by_itself, &job.subject.id.0, &mut job.news);
                 (self.judge(&mut job, ended, usage), Some(ended), usage)
             }
-            // Impossible: the runner could reap it when it ended, and nobody else does.
+            // A tracer withholds its end until now.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
                 (outcome, None, Usage::default())

@@ -180,7 +180,7 @@ impl Runner {
 
     fn fire(&mut self, timer: RunnerTimer, now: Moment) {
         match timer {
-            RunnerTimer::Kill(number) => self.kill(number),
+            RunnerTimer::Kill(number) => self.kill(number, now),
             RunnerTimer::Pass(number) => self.clear(number, now),
             RunnerTimer::News(number) => self.send_news(number, now),
             RunnerTimer::Channel(number) => {
@@ -220,10 +220,13 @@ impl Runner {
         self.timers.arm(RunnerTimer::Memory, now.after(MEMORY_PAUSE));
     }
 
-    fn kill(&mut self, number: JobNumber) {
+    fn kill(&mut self, number: JobNumber, now: Moment) {
         if let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) {
             job.process.kill();
             job.stage = Stage::Killed;
+            if job.is_withheld {
+                self.process_ended(number, now);
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub struct RunningJob {
     pub cause: Option<EndedFor>,
     /// The kernel's counter of kills for want of memory, before the process was started.
     pub kills_before: u64,
+    /// The process has ended, and another process that traces it has not seen that yet.
+    pub is_withheld: bool,
     /// When PID 1 expects its outcome.
     pub answer_by: Option<Moment>,
     pub started: Moment,

@@ -122,6 +122,7 @@ impl Starter {
                 news: UnsentNews::default(),
                 cause: None,
                 kills_before,
+                is_withheld: false,
                 answer_by: None,
                 started: Moment::new(clock::monotonic()),
                 belongings,

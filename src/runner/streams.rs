@@ -12,7 +12,6 @@ use crate::runner::outcome;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
 use ojs_os::socket::{Piece, read_piece};
-use ojs_values::exit::Ended;
 use ojs_wire::frame::{Frame, FrameReader};
 
 /// Most bytes that are read of one stream of a job in a turn, because other jobs need their turn.
@@ -193,17 +192,15 @@ impl JobStreams {
 
     /// Takes the last line of the channel if no line break ends it. A process that exited by itself
     /// has written all of the line. One that a signal ended may have been within a number.
-    pub fn take_last_line(&mut self, ended: Ended, job: &str, news: &mut UnsentNews) {
+    pub fn take_last_line(&mut self, is_by_itself: bool, job: &str, news: &mut UnsentNews) {
         let Some(line) = self.channel_lines.unfinished() else {
             return;
         };
-        match ended {
-            Ended::Exited(_) => news.take_line(job, line),
-            Ended::Signalled(_) => news.complain(
-                job,
-                first_letters(line),
-                "it has no line break, as a signal ended the job",
-            ),
+        if is_by_itself {
+            news.take_line(job, line);
+        } else {
+            let why = "it has no line break, as a signal ended the job";
+            news.complain(job, first_letters(line), why);
         }
     }
 

@@ -4,16 +4,17 @@
 //! thread removes directories that are not empty.
 
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
 
 use log::warn;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
 use ojs_os::clock;
@@ -105,17 +106,20 @@ impl TemporaryDirectories {
             return Ok(None);
         };
         let path = base.join(number.to_string());
-        let made = match make_directory(&path, user) {
+        let is_there = match base.symlink_metadata() {
             // A job, or a person, has removed the place.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_base(&base, self.mode).and_then(|lock| {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_base(&base, self.mode).map(|lock| {
                 self.lock = lock;
-                make_directory(&path, user)
             }),
-            made => made,
+            Ok(found) if self.lock.as_ref().is_some_and(|lock| !is_same(lock, &found)) => {
+                Err(io::Error::other("another directory has taken its place"))
+            }
+            found => found.map(|_| ()),
         };
-        match made {
+        match is_there.and_then(|()| make_directory(&path, user)) {
             Ok(()) => Ok(Some(path)),
-            Err(error) if is_shortage(&error) => Err(error),
+            // Jobs run without a disk that is full.
+            Err(error) if is_shortage(&error) && !is_disk_full(&error) => Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut self.has_warned, true) {
                     warn!(
@@ -143,7 +147,12 @@ impl TemporaryDirectories {
             // name.
             written.set_permissions(fs::Permissions::from_mode(0o444))?;
             written.write_all(bytes)?;
-            File::open(&path)
+            let read = File::open(&path)?;
+            if is_same(&written, &read.metadata()?) {
+                Ok(read)
+            } else {
+                Err(io::Error::other("another file has taken its place"))
+            }
         };
         let made = make();
         let _ = fs::remove_file(&path);
@@ -184,10 +193,11 @@ impl TemporaryDirectories {
 }
 
 fn make_directory(path: &Path, user: Option<u32>) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)?;
-    // The mask of new files may have removed permissions.
-    let made = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    let made = made.and_then(|()| user.map_or(Ok(()), |user| chown(path, Some(user), Some(user))));
+    create(path, 0o700)?;
+    let made = match user {
+        Some(user) => open(path).and_then(|made| fchown(made, Some(user), Some(user))),
+        None => Ok(()),
+    };
     if made.is_err() {
         let _ = fs::remove_dir(path);
     }
@@ -195,14 +205,36 @@ fn make_directory(path: &Path, user: Option<u32>) -> io::Result<()> {
 }
 
 fn make_base(base: &Path, mode: u32) -> io::Result<Option<Flock<File>>> {
-    DirBuilder::new().mode(mode).create(base)?;
-    // The mask of new files may have removed permissions.
-    fs::set_permissions(base, fs::Permissions::from_mode(mode))?;
-    Ok(lock(base))
+    create(base, mode)?;
+    Ok(open(base).ok().and_then(locked))
 }
 
-fn lock(base: &Path) -> Option<Flock<File>> {
-    Flock::lock(File::open(base).ok()?, FlockArg::LockExclusiveNonblock).ok()
+fn locked(base: File) -> Option<Flock<File>> {
+    Flock::lock(base, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// A new directory of this mode. It gets the mode as it is made: later its name may be a link, made
+/// by a job that can write beside it.
+fn create(path: &Path, mode: u32) -> io::Result<()> {
+    let mask = umask(Mode::empty());
+    let created = DirBuilder::new().mode(mode).create(path);
+    umask(mask);
+    created
+}
+
+/// The directory behind this name, and nothing that a link names.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
+fn is_same(file: &File, other: &Metadata) -> bool {
+    let is_same = |file: Metadata| (file.dev(), file.ino()) == (other.dev(), other.ino());
+    file.metadata().is_ok_and(is_same)
+}
+
+fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The places of runners that were killed before they could remove them: no process holds their
@@ -218,7 +250,8 @@ fn stale(parent: &Path) -> impl Iterator<Item = PathBuf> {
         };
         is_named && is_ours()
     });
-    ours.map(|entry| entry.path()).filter(|path| lock(path).is_some())
+    ours.map(|entry| entry.path())
+        .filter(|path| File::open(path).ok().and_then(locked).is_some())
 }
 
 /// Warns of a directory that was not removed.
@@ -305,6 +338,22 @@ mod tests {
             directories.make(3, None).unwrap().is_none(),
             "there is no place any more"
         );
+    }
+
+    #[test]
+    fn a_stranger_s_directory_in_the_place_is_not_used() {
+        let parent = parent("stranger");
+        let mut directories = TemporaryDirectories::below(&[&parent], false);
+        let place = directories.make(1, None).unwrap().unwrap().parent().unwrap().to_owned();
+        fs::rename(&place, parent.join("away")).unwrap();
+        fs::create_dir(&place).unwrap();
+        assert!(directories.make(2, None).unwrap().is_none());
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+        fs::remove_dir(&place).unwrap();
+        std::os::unix::fs::symlink(parent.join("away"), &place).unwrap();
+        assert!(directories.make(3, None).unwrap().is_none());
+        assert_eq!(fs::read_dir(parent.join("away")).unwrap().count(), 1);
+        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::leftovers::DAEMON;
-use super::{enqueue, handler, runner};
+use super::{Init, enqueue, handler, runner};
 use crate::backend::Outcome;
 use crate::stage::{PATIENCE, Stage};
 use crate::support::namespace::spawn;
@@ -109,11 +109,10 @@ touch('.begun')",
     );
 }
 
-/// The kernel shows the end of a traced process to its tracer first, and only then to the runner.
-#[test]
-fn a_job_whose_end_a_tracer_does_not_let_go_of_succeeds_when_it_does() {
-    let stage = Stage::new();
-    enqueue(&stage, "traced", "traced", &json!([]), "");
+/// A job that ends while another process traces it. The kernel shows the end to that process first,
+/// and only then to the runner. Returns the tracer, which waits for `.go` since it has seen the end.
+fn is_traced_at_its_end(stage: &Stage, options: &str, more: &[(&str, &str)]) -> (Init, i32) {
+    enqueue(stage, "traced", "traced", &json!([]), options);
     let tracer = format!(
         "{DAEMON}{WORDS}
 pid = int(sys.argv[1])
@@ -129,7 +128,7 @@ until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
     // A signal, as of a child that ends, would stop it for its tracer.
     let traced = format!("{DAEMON}{WORDS}\ntouch('.pid')\nuntil(lambda: os.path.exists(notes + '.traced'))");
     let script = r#"[ $OJS_JOB_TYPE = short ] && exit 0; exec python3 -S -E -c "$TRACED""#;
-    let mut init = handler(&stage, script).with("TRACED", traced).start();
+    let mut init = handler(stage, script).with("TRACED", traced).with_all(more).start();
     let is_there = |name: &str| {
         stage
             .at(&format!("init.notes.{name}"))
@@ -146,11 +145,30 @@ until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
     let tracer = spawn(command);
     assert!(wait_until(PATIENCE, || is_there("ended")), "{}", init.story());
     // Behind its outcome the runner has seen the end of the other one.
-    enqueue(&stage, "short", "short", &json!([]), "");
+    enqueue(stage, "short", "short", &json!([]), "");
     stage.becomes("short", &[Outcome::Acked(None)]);
+    (init, tracer)
+}
+
+#[test]
+fn a_job_whose_end_a_tracer_does_not_let_go_of_succeeds_when_it_does() {
+    let stage = Stage::new();
+    let (mut init, tracer) = is_traced_at_its_end(&stage, "", &[]);
     assert_eq!(stage.outcomes("traced"), [], "{}", init.story());
     std::fs::write(stage.at("init.notes.go"), "").unwrap();
     stage.becomes("traced", &[Outcome::Acked(None)]);
+    sys::reap(tracer, true).unwrap();
+    init.stops();
+}
+
+#[test]
+fn a_job_whose_end_a_tracer_does_not_let_go_of_fails_when_its_time_is_over_and_the_runner_lives_on() {
+    let stage = Stage::new();
+    let (mut init, tracer) = is_traced_at_its_end(&stage, r#","timeout_ms":3000"#, &[("OJS_TIMEOUT_GRACE", "3s")]);
+    let before = runner(&mut init);
+    assert_eq!(stage.failure("traced")["code"], "unknown_end", "{}", init.story());
+    assert_eq!(runner(&mut init), before, "{}", init.story());
+    std::fs::write(stage.at("init.notes.go"), "").unwrap();
     sys::reap(tracer, true).unwrap();
     init.stops();
 }
