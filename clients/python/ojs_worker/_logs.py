@@ -97,8 +97,9 @@ class LateLog:
         with contextlib.suppress(queue.Full, RuntimeError):  # No thread can be started.
             self._lines.put_nowait((level, text, *args))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ojs-log", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="ojs-log", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def flush(self, seconds: float) -> None:
         """Wait until all lines are logged, for at most so long."""

@@ -170,7 +170,7 @@ class Processes:
             self._is_closed = True
             self._begin_end()
         for received in map(json.loads, lines or []):
-            if received["type"] == "hello":
+            if received["type"] == "hello" and not self._is_ending:
                 self._make_places(self._on_hello(received))
             elif received["type"] == "ping":
                 self._link.send(frame({"type": "pong", "id": received["id"]}))
