@@ -109,8 +109,8 @@ touch('.begun')",
     );
 }
 
-/// A job that ends while another process traces it. The kernel shows the end to that process first,
-/// and only then to the runner. Returns the tracer, which waits for `.go` since it has seen the end.
+/// A job that ends while another process traces it. The kernel shows the end to that process
+/// first, and only then to the runner. Returns the tracer, which has the end and waits for `.go`.
 fn is_traced_at_its_end(stage: &Stage, options: &str, more: &[(&str, &str)]) -> (Init, i32) {
     enqueue(stage, "traced", "traced", &json!([]), options);
     let tracer = format!(
