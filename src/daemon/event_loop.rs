@@ -95,8 +95,8 @@ pub struct EventLoop {
     /// Events that the machine has not handled yet. One turn reads a bounded number from outside,
     /// and each effect adds two at most. The next turn begins after all are handled.
     pub(super) inbox: VecDeque<Event>,
-    /// Words of the backend that the machine has not handled yet, in their order. At most one answer
-    /// for each request, and the events that streams report in one turn.
+    /// Words of the backend that the machine has not handled yet, in their order. Its bound is one
+    /// answer for each request, and the events that streams report in one turn.
     pub(super) answers: VecDeque<(CallId, BackendSays)>,
     /// The words of the answer that the machine handles now. Empty while it handles anything else.
     pub(super) heard: Heard,
