@@ -128,7 +128,7 @@ until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
     // A signal, as of a child that ends, would stop it for its tracer.
     let traced = format!("{DAEMON}{WORDS}\ntouch('.pid')\nuntil(lambda: os.path.exists(notes + '.traced'))");
     let script = r#"[ $OJS_JOB_TYPE = short ] && exit 0; exec python3 -S -E -c "$TRACED""#;
-    let mut init = handler(stage, script).with("TRACED", traced).with_all(more).start();
+    let init = handler(stage, script).with("TRACED", traced).with_all(more).start();
     let is_there = |name: &str| {
         stage
             .at(&format!("init.notes.{name}"))
