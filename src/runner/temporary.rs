@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use log::warn;
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
 use ojs_os::clock;
@@ -193,11 +192,12 @@ impl TemporaryDirectories {
 }
 
 fn make_directory(path: &Path, user: Option<u32>) -> io::Result<()> {
-    create(path, 0o700)?;
-    let made = match user {
-        Some(user) => open(path).and_then(|made| fchown(made, Some(user), Some(user))),
+    DirBuilder::new().mode(0o700).create(path)?;
+    let made = with_mode(path, 0o700);
+    let made = made.and_then(|()| match user {
+        Some(user) => fchown(open(path)?, Some(user), Some(user)),
         None => Ok(()),
-    };
+    });
     if made.is_err() {
         let _ = fs::remove_dir(path);
     }
@@ -205,7 +205,8 @@ fn make_directory(path: &Path, user: Option<u32>) -> io::Result<()> {
 }
 
 fn make_base(base: &Path, mode: u32) -> io::Result<Option<Flock<File>>> {
-    create(base, mode)?;
+    DirBuilder::new().mode(mode).create(base)?;
+    with_mode(base, mode)?;
     Ok(open(base).ok().and_then(locked))
 }
 
@@ -213,13 +214,13 @@ fn locked(base: File) -> Option<Flock<File>> {
     Flock::lock(base, FlockArg::LockExclusiveNonblock).ok()
 }
 
-/// A new directory of this mode. It gets the mode as it is made: later its name may be a link, made
-/// by a job that can write beside it.
-fn create(path: &Path, mode: u32) -> io::Result<()> {
-    let mask = umask(Mode::empty());
-    let created = DirBuilder::new().mode(mode).create(path);
-    umask(mask);
-    created
+/// Gives a new directory the permissions that the mask of new files has removed. Few masks do: its
+/// name may be a link by now, made by a job that can write beside it.
+fn with_mode(path: &Path, mode: u32) -> io::Result<()> {
+    if path.symlink_metadata()?.permissions().mode() & 0o777 == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 /// The directory behind this name, and nothing that a link names.
