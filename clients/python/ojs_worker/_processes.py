@@ -14,9 +14,9 @@ import signal
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
 
-from ._basics import OjsError, frame, log
+from ._basics import OjsError, exit_now, frame, log
 
 if TYPE_CHECKING:
     from ._session import Link
@@ -65,15 +65,6 @@ def handled(handler: Callable[[int, Any], None], *numbers: signal.Signals) -> It
     finally:
         _taken.remove(before)
         _restore(before, is_over)
-
-
-def exit_now(status: int) -> NoReturn:
-    """End the process without waiting for handlers, exit hooks or a log that nobody reads."""
-    with contextlib.suppress(RuntimeError):
-        flusher = threading.Thread(target=print, kwargs={"end": "", "flush": True}, daemon=True)
-        flusher.start()
-        flusher.join(0.2)
-    os._exit(status)
 
 
 @dataclasses.dataclass

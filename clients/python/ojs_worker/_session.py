@@ -22,10 +22,9 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
-from ._basics import Discard, Release, Retry, __version__, frame, log, shown, text_of, typed
+from ._basics import Discard, Release, Retry, __version__, exit_now, frame, log, shown, text_of, typed
 from ._jobs import AnyJob
 from ._logs import LateLog, context_of
-from ._processes import exit_now
 from ._handlers import Registry
 
 PROTOCOL = 1
