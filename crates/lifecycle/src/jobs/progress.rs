@@ -26,16 +26,11 @@ const MOST_MESSAGE_CHARS: usize = 80;
 impl Jobs {
     /// Stores the newest progress. At most one request a second is sent.
     pub(crate) fn progress(&mut self, claim: Claim, progress: Progress, cx: &Context) {
-        let holder = self.ledger.get(claim).and_then(|job| job.holder());
         if let Some(job) = self.ledger.get_mut(claim) {
             job.news.last_progress = Some(Box::new((for_operators(&progress), cx.now)));
         }
         if is_not_offered(self.backend.no_progress_at, cx) {
-            if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {
-                let id = job.id().clone();
-                self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", id);
-            }
-            return;
+            return self.refuse_news(claim, ErrorCode::NotOffered, "the backend takes no progress");
         }
         if let Some(job) = self.ledger.get_mut(claim) {
             job.news.progress = Some(progress);
@@ -114,16 +109,12 @@ impl Jobs {
     }
 
     fn checkpoint_is_too_large(&mut self, claim: Claim) {
-        let Some(job) = self.ledger.get(claim) else { return };
-        let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
-        self.notify(JobNotice::CheckpointTooLarge {
-            job: subject,
-            is_saved: false,
-        });
-        if let Some(holder) = holder {
-            let message = "the checkpoint is too large: a frame of the next attempt has it twice, beside the job";
-            self.refuse(holder, ErrorCode::Refused, message, id);
-        }
+        let Some(job) = self.ledger.get(claim).map(Job::subject) else {
+            return;
+        };
+        self.notify(JobNotice::CheckpointTooLarge { job, is_saved: false });
+        let message = "the checkpoint is too large: a frame of the next attempt has it twice, beside the job";
+        self.refuse_news(claim, ErrorCode::Refused, message);
     }
 
     pub(crate) fn send_checkpoint(&mut self, claim: Claim, cx: &Context) {
@@ -189,8 +180,6 @@ impl Jobs {
     }
 
     fn refuse_checkpoint(&mut self, claim: Claim, failure: Failure) {
-        let Some(job) = self.ledger.get(claim) else { return };
-        let (id, holder) = (job.id().clone(), job.holder());
         let (code, message) = if failure == Failure::Unsupported {
             (ErrorCode::NotOffered, "the backend saves no checkpoints")
         } else if failure.may_pass() {
@@ -201,8 +190,14 @@ impl Jobs {
         } else {
             (ErrorCode::Refused, "the backend refuses the checkpoint")
         };
-        if let Some(holder) = holder {
-            self.refuse(holder, code, message, id);
+        self.refuse_news(claim, code, message);
+    }
+
+    /// Tells the holder of a job, if it has one, that its progress or checkpoint goes no further.
+    fn refuse_news(&mut self, claim: Claim, code: ErrorCode, message: &'static str) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        if let Some(holder) = job.holder() {
+            self.refuse(holder, code, message, job.id().clone());
         }
     }
 
