@@ -16,6 +16,7 @@
 pub(super) mod delivery;
 pub(super) mod elements;
 pub mod envelope;
+pub(super) mod error;
 pub mod failure;
 pub(super) mod raw_json;
 pub(super) mod reply;

@@ -1,7 +1,6 @@
 //! Turns an HTTP answer into its meaning. The status decides; the body is read only if the status
 //! leaves a question open.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
@@ -10,6 +9,7 @@ use ojs_lifecycle::api::{
 };
 
 use crate::backend::delivery;
+use crate::backend::error::BackendError;
 use crate::backend::split::JobsBody;
 pub use crate::backend::words::Words;
 use crate::json::object::Object;
@@ -132,10 +132,11 @@ fn is_success(status: u16) -> bool {
 /// The meaning of an answer to this call, but for one that brings jobs: see [`read_jobs`].
 pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     if !is_success(answered.status) {
+        let error = BackendError::of(answered.body);
         return Answer {
-            reply: refusal(call, answered),
+            reply: refusal(call, answered, error.as_ref()),
             oddity: None,
-            words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
+            words: Words::of_failure(answered.status, error.as_ref()),
         };
     }
     let fields = match content(call, &answered) {
@@ -334,31 +335,26 @@ fn nothing_but(state: JobState) -> Reply {
     })
 }
 
-fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
+fn refusal(call: &Call, answered: HttpAnswer<'_>, error: Option<&BackendError<'_>>) -> Reply {
+    let is_of_ojs = error.is_some_and(BackendError::is_of_ojs);
     let failure = match (answered.status, call.endpoint()) {
         (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
         // A proxy that cannot reach the backend right now returns 404 too, and that is no fact
         // about the job.
-        (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs(answered.body) => {
-            Failure::NotFromBackend
-        }
+        (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs => Failure::NotFromBackend,
         (404 | 410, Endpoint::Info) => return nothing_but(JobState::Missing),
         (404 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest)
-            if speaks_of(answered.body, "job") =>
+            if error.is_some_and(|error| error.speaks_of("job")) =>
         {
             Failure::Lost
         }
         // A proxy that refuses the request as invalid does not know the backend's answer either.
-        (400 | 422, Endpoint::Ack | Endpoint::Nack) if Object::read_bytes(answered.body).is_none() => {
-            Failure::NotFromBackend
-        }
+        (400 | 422, Endpoint::Ack | Endpoint::Nack) if error.is_none() => Failure::NotFromBackend,
         // A proxy. Some answer 503 if the connection to the backend broke behind the request, so a
         // FAIL or a requeue may have been carried out. Others answer so while there is no backend.
-        (408 | 425 | 503, Endpoint::Nack) if !is_of_ojs(answered.body) => Failure::Unanswered,
+        (408 | 425 | 503, Endpoint::Nack) if !is_of_ojs => Failure::Unanswered,
         // Event streams have pauses of their own.
-        (503, endpoint)
-            if endpoint != Endpoint::Events && answered.retry_after.is_none() && !is_of_ojs(answered.body) =>
-        {
+        (503, endpoint) if endpoint != Endpoint::Events && answered.retry_after.is_none() && !is_of_ojs => {
             Failure::Unanswered
         }
         (429 | 503, _) => Failure::RetryLater {
@@ -370,7 +366,10 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         // A proxy answered, or the request arrived incomplete: it was not carried out.
         (408 | 425, _) | (409, Endpoint::Fetch) => Failure::RetryLater { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
-        (409, Endpoint::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
+        (409, Endpoint::Ack) => match (
+            error.and_then(BackendError::current_state).as_deref(),
+            answered.was_sent_twice,
+        ) {
             // Every other backend treats a request that was sent twice as one request.
             (Some("completed"), true) => return Reply::Accepted,
             (Some("completed"), false) => Failure::AlreadyCompleted,
@@ -381,11 +380,13 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         (409, Endpoint::Nack) | (409 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest) => {
             Failure::Lost
         }
-        (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
+        (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister)
+            if error.is_some_and(BackendError::is_unknown_worker) =>
+        {
             Failure::Unregistered
         }
         // The queue does not exist, or not yet: it is created with its first job.
-        (404 | 410, Endpoint::Events) if is_of_ojs(answered.body) => Failure::NotFound,
+        (404 | 410, Endpoint::Events) if is_of_ojs => Failure::NotFound,
         (404 | 405 | 501, _) => Failure::Unsupported,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
         (400..=499, _) => Failure::NotFromBackend,
@@ -393,65 +394,6 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         _ => Failure::Unanswered,
     };
     Reply::Failed(failure)
-}
-
-/// The error of an answer: nested as in the binding, or flat as in the error catalogue
-/// (requirements C-23).
-fn error_of(body: &[u8]) -> Option<Object<'_>> {
-    let fields = Object::read_bytes(body)?;
-    Some(fields.object("error").unwrap_or(fields))
-}
-
-/// Whether the backend itself wrote this error, and not a proxy in front of it.
-pub fn is_of_ojs(body: &[u8]) -> bool {
-    error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
-}
-
-/// The job's state in a conflict. Not every backend has it.
-fn current_state(body: &[u8]) -> Option<String> {
-    let details = error_of(body).and_then(|error| error.object("details"))?;
-    let state = details.text("current_state").filter(|state| !state.is_empty());
-    state.map(Cow::into_owned)
-}
-
-/// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not
-/// know workers.
-fn is_unknown_worker(body: &[u8]) -> bool {
-    let says = |key| error_of(body).and_then(|error| error.text(key)).unwrap_or_default();
-    let says_registered = ["code", "message"].iter().any(|key| {
-        says(key)
-            .to_ascii_lowercase()
-            .replace('_', " ")
-            .contains("not registered")
-    });
-    says_registered || speaks_of(body, "worker")
-}
-
-/// The phrases by which an error reports a missing object.
-const MISSING: [&str; 6] = [
-    "not found",
-    "unknown",
-    "no such",
-    "there is no",
-    "does not exist",
-    "not registered",
-];
-
-/// Whether an error speaks of a missing `worker` or a `job`, and not just of a path with that word.
-fn speaks_of(body: &[u8], thing: &str) -> bool {
-    let Some(error) = error_of(body) else { return false };
-    let path = format!("/{thing}s");
-    let text = |key| error.text(key).unwrap_or_default().to_ascii_lowercase();
-    let says_so = |text: String| {
-        let is_missing = MISSING.iter().any(|words| text.contains(words));
-        text.contains(thing) && is_missing && !text.contains(&path)
-    };
-    let details = error.object("details");
-    let names_it = details.is_some_and(|details| {
-        let is_of_the_type = details.text("resource_type").is_some_and(|kind| kind == thing);
-        is_of_the_type || details.raw(&format!("{thing}_id")).is_some()
-    });
-    says_so(text("code").replace('_', " ")) || says_so(text("message")) || names_it
 }
 
 fn asked_for(answered: HttpAnswer<'_>) -> Option<Duration> {

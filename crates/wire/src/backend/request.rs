@@ -14,10 +14,11 @@ use ojs_lifecycle::api::{
     WorkerState,
 };
 
+pub use crate::backend::error::is_of_ojs;
 pub use crate::backend::failure::DEFAULT_ERROR_CODE;
 use crate::backend::failure::ErrorBody;
 use crate::backend::raw_json::Json;
-pub use crate::backend::reply::{Answer, HttpAnswer, Words, is_object, is_of_ojs, read, read_jobs};
+pub use crate::backend::reply::{Answer, HttpAnswer, Words, is_object, read, read_jobs};
 use crate::http::answer_head::EVENT_STREAM;
 use crate::names::worker_state;
 use crate::text::milliseconds;

@@ -5,6 +5,7 @@
 
 use ojs_lifecycle::api::{Call, Endpoint};
 
+use crate::backend::error::BackendError;
 use crate::json::object::Object;
 use ojs_values::text::clipped;
 
@@ -43,16 +44,16 @@ impl Words {
     }
 
     /// The words of another answer.
-    pub(crate) fn of_failure(status: u16, error: Option<&Object<'_>>) -> Self {
-        let text = |key, most| {
-            let text = error.and_then(|error| error.text(key)).filter(|text| !text.is_empty());
-            text.map(|text| clipped(&text, most))
-        };
+    pub(crate) fn of_failure(status: u16, error: Option<&BackendError<'_>>) -> Self {
+        let text = |key, most| Some(clipped(&error?.text(key)?, most));
         let code = text("code", NAME_BYTES).map_or(String::new(), |code| format!(" {code}"));
         let message = text("message", MESSAGE_BYTES).map_or(String::new(), |message| format!(": {message}"));
         Self {
             failure: Some(format!("status {status}{code}{message}")),
-            state: error.filter(|_| status == 409).and_then(current_state),
+            state: error
+                .filter(|_| status == 409)
+                .and_then(BackendError::current_state)
+                .map(|state| clipped(&state, NAME_BYTES)),
         }
     }
 
@@ -73,13 +74,6 @@ fn state(fields: &Object<'_>) -> Option<String> {
         .map(|text| clipped(&text, NAME_BYTES))
 }
 
-/// The job's state in the error of a conflict. Not every backend has it.
-fn current_state(error: &Object<'_>) -> Option<String> {
-    let details = error.object("details")?;
-    let text = details.text("current_state").filter(|text| !text.is_empty());
-    text.map(|text| clipped(&text, NAME_BYTES))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -91,11 +85,8 @@ mod tests {
     use crate::test_support::{ack, fail, requeue_call};
 
     fn said(status: u16, body: &str) -> String {
-        let fields = Object::read(body);
-        let error = fields.as_ref().and_then(|fields| fields.object("error"));
-        Words::of_failure(status, error.as_ref().or(fields.as_ref()))
-            .failure
-            .unwrap()
+        let error = BackendError::of(body.as_bytes());
+        Words::of_failure(status, error.as_ref()).failure.unwrap()
     }
 
     #[test]
@@ -112,8 +103,8 @@ mod tests {
     #[test]
     fn the_state_that_is_in_the_way_of_an_outcome_is_read_from_a_conflict() {
         let body = r#"{"error":{"code":"conflict","details":{"current_state":"cancelled"}}}"#;
-        let fields = Object::read(body).unwrap();
-        let state = |status| Words::of_failure(status, fields.object("error").as_ref()).state;
+        let error = BackendError::of(body.as_bytes());
+        let state = |status| Words::of_failure(status, error.as_ref()).state;
         assert_eq!(state(409).as_deref(), Some("cancelled"));
         assert_eq!(state(404), None);
         assert_eq!(Words::of_failure(409, None).state, None);
