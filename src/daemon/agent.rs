@@ -45,7 +45,7 @@ use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
-use ojs_lifecycle::api::time_to_kill;
+use ojs_lifecycle::api::{Moment, time_to_kill};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_os::cgroup::OomKills;
@@ -76,9 +76,10 @@ const SECRET_VARIABLES: [&str; 3] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS", "OJS_
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     init::reserve_std_fds();
     let log = install_log(config, environ);
+    let mut exit_by = None;
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {
-            let exit = supervise(event_loop);
+            let exit = supervise(event_loop, &mut exit_by);
             let path = directory.path().to_owned();
             if let Err(error) = directory.remove() {
                 let path = path.display();
@@ -94,13 +95,13 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
             exit
         }
     };
-    log.flush();
+    log.flush(exit_by.map(|limit| limit.remaining(now())));
     exit
 }
 
 /// Runs the loop. A bug in it must not leave a worker without its init, so ojs-init stops the
-/// worker first and then reports the bug.
-fn supervise(event_loop: EventLoop) -> Exit {
+/// worker first and then reports the bug. In a shutdown `exit_by` becomes the orchestrator's limit.
+fn supervise(event_loop: EventLoop, exit_by: &mut Option<Moment>) -> Exit {
     let event_loop = RefCell::new(event_loop);
     let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
     let exit = match result {
@@ -115,7 +116,6 @@ fn supervise(event_loop: EventLoop) -> Exit {
         // The panic hook has reported it.
         Err(_) => None,
     };
-    let mut time_left = None;
     if let Ok(mut event_loop) = event_loop.try_borrow_mut() {
         if exit.is_none() {
             event_loop.kill_everything();
@@ -123,9 +123,9 @@ fn supervise(event_loop: EventLoop) -> Exit {
             event_loop.termination_log.write(text);
         }
         event_loop.termination_log.finish();
-        time_left = event_loop.time_to_limit();
+        *exit_by = event_loop.exit_by();
     }
-    descendants::kill_all_generations(time_left);
+    descendants::kill_all_generations(exit_by.map(|limit| limit.remaining(now())));
     exit.unwrap_or(Exit::Internal)
 }
 

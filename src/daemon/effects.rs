@@ -1,7 +1,5 @@
 //! One order of the lifecycle, one call.
 
-use std::time::Duration;
-
 use log::{debug, warn};
 use uuid::Uuid;
 
@@ -13,7 +11,9 @@ use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::ids::ProcessId;
-use ojs_lifecycle::api::{ClientId, Effect, Event, GivenJob, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
+use ojs_lifecycle::api::{
+    ClientId, Effect, Event, GivenJob, Moment, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId,
+};
 use ojs_os::cgroup::OomKills;
 use ojs_os::process::{self, Pid};
 use ojs_os::{image, init};
@@ -199,9 +199,9 @@ impl EventLoop {
         self.control.write(client, &line, &mut self.inbox);
     }
 
-    /// The time to the orchestrator's limit, in a shutdown that has one.
-    pub(super) fn time_to_limit(&self) -> Option<Duration> {
-        Some(self.machine.snapshot().exit_by?.remaining(now()))
+    /// The orchestrator's limit, in a shutdown that has one.
+    pub(super) fn exit_by(&self) -> Option<Moment> {
+        self.machine.snapshot().exit_by
     }
 
     /// SIGKILL to the worker, unless it was reaped, and to all other processes of ojs-init.

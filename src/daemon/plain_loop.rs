@@ -50,7 +50,7 @@ pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> ! {
 }
 
 fn leave(log: LogHandle, exit: Exit) -> ! {
-    log.flush();
+    log.flush(None);
     entry::leave(exit.code())
 }
 

@@ -28,7 +28,7 @@ impl EventLoop {
 
     /// The machine has ordered the exit: the last spans get a short time.
     pub(super) fn send_last_spans(&mut self, ready: &mut Events) {
-        let left = self.time_to_limit();
+        let left = self.exit_by().map(|limit| limit.remaining(now()));
         let Some(until) = self.traces.as_ref().and_then(|traces| traces.begin_end(left, now())) else {
             return self.traces.iter_mut().for_each(|traces| traces.end());
         };

@@ -110,7 +110,7 @@ fn start(program: OwnProgram, command: &[OsString], environ: Environ) -> Result<
         OwnProgram::Copies => copies::run(settings, command, environ),
     };
     // The last lines may be those of a job that was cut off a moment ago, or the reason of the end.
-    log.flush();
+    log.flush(None);
     ended
 }
 

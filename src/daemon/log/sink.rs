@@ -146,9 +146,9 @@ impl LogHandle {
         self.0.lock().dropped
     }
 
-    /// Waits until the queue is written, at most 100 ms from when the writer begins, which has
-    /// 500 ms to do so.
-    pub fn flush(&self) {
+    /// Waits until the queue is written, at most 100 ms from when the writer begins. The writer has
+    /// [`late_limit`] to do so. `time_left`: to the orchestrator's limit, if there is one.
+    pub fn flush(&self, time_left: Option<Duration>) {
         let Sink { added, written, .. } = self.0;
         let mut queue = self.0.lock();
         if !queue.writer_started {
@@ -158,7 +158,7 @@ impl LogHandle {
         queue.is_ending = true;
         added.notify_one();
         let is_late = |queue: &mut Queue| !queue.writing && queue.has_something_to_say();
-        let Ok((queue, _)) = written.wait_timeout_while(queue, WRITER_LATE_LIMIT, is_late) else {
+        let Ok((queue, _)) = written.wait_timeout_while(queue, late_limit(time_left), is_late) else {
             return;
         };
         let is_busy = |queue: &mut Queue| queue.writing || queue.has_something_to_say();
@@ -444,6 +444,12 @@ impl Sink {
         let record = LogRecord::new(Level::Warn, message).with("dropped", dropped.records);
         self.line(&record)
     }
+}
+
+/// Longest that the exit waits for the writer to begin: at most half of the time to the
+/// orchestrator's SIGKILL, because something may come late behind it too.
+fn late_limit(time_left: Option<Duration>) -> Duration {
+    time_left.map_or(WRITER_LATE_LIMIT, |left| WRITER_LATE_LIMIT.min(left / 2))
 }
 
 /// Batches of records, each at most as large as a pipe accepts at once, with their numbers.

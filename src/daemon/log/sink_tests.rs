@@ -163,7 +163,16 @@ fn the_last_record_is_written_although_the_writer_runs_late() {
         log.written.notify_all();
         disk.written
     });
-    LogHandle(log).flush();
+    LogHandle(log).flush(None);
     assert!(!log.lock().has_something_to_say());
     assert_eq!(writer.join().unwrap(), "the end\n");
+}
+
+#[test]
+fn the_exit_waits_for_a_late_writer_and_never_up_to_the_sigkill() {
+    let after = |left| late_limit(left).as_millis();
+    assert_eq!(after(None), 500);
+    assert_eq!(after(Some(Duration::from_secs(30))), 500);
+    assert_eq!(after(Some(Duration::from_millis(494))), 247);
+    assert_eq!(after(Some(Duration::ZERO)), 0);
 }
