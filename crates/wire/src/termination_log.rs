@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::text::{asked_by, several};
+use crate::text::{asked_by, roughly, several, tenths};
 use crate::trouble::sentence;
 use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, Reason, Text};
 use ojs_values::exit::Ended;
@@ -85,7 +85,7 @@ fn first_line(account: &EndReport) -> String {
         EndedBy::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
         EndedBy::AtOnce => String::new(),
     };
-    let took = match seconds(account.took).as_str() {
+    let took = match tenths(account.took).as_str() {
         "0 s" => String::new(),
         took => format!("; the shutdown took {took}"),
     };
@@ -131,8 +131,8 @@ fn course(account: &EndReport) -> String {
         return format!("ended at once by {signal}{cut_off}");
     }
     match (account.tally.stop, account.cause) {
-        (Some((after, true)), _) => format!("stopped by force after {}{cut_off}", seconds(after)),
-        (Some((after, false)), _) => format!("out of time after {}{cut_off}", seconds(after)),
+        (Some((after, true)), _) => format!("stopped by force after {}{cut_off}", tenths(after)),
+        (Some((after, false)), _) => format!("out of time after {}{cut_off}", tenths(after)),
         (None, EndedBy::Asked(_)) => "drained".to_owned(),
         (None, EndedBy::WorkerEnded) => account
             .worker
@@ -301,30 +301,10 @@ fn printable(text: &str, most: usize) -> String {
 
 /// `3 h 12 min after its start`
 fn since_start(ran: Duration) -> String {
-    match spelled(ran).as_str() {
+    match roughly(ran).as_str() {
         "0 s" => "right after its start".to_owned(),
         ran => format!("{ran} after its start"),
     }
-}
-
-/// `12.3 s`, `3 min 20 s`, `5 h 2 min`, `12 days 4 h`: how long a worker ran.
-fn spelled(duration: Duration) -> String {
-    let minutes = duration.as_secs() / 60;
-    let (hours, days) = (minutes / 60, minutes / 60 / 24);
-    if minutes == 0 {
-        seconds(duration)
-    } else if hours == 0 {
-        format!("{minutes} min {} s", duration.as_secs() % 60)
-    } else if days < 2 {
-        format!("{hours} h {} min", minutes % 60)
-    } else {
-        format!("{days} days {} h", hours % 24)
-    }
-}
-
-/// To a tenth of a second.
-fn seconds(duration: Duration) -> String {
-    format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
 }
 
 #[cfg(test)]

@@ -34,6 +34,28 @@ pub fn seconds(duration: Duration) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// For a person, in the two largest units: `12.3 s`, `3 min 20 s`, `5 h`, `12 days 4 h`.
+pub fn roughly(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours) = (seconds / 60, seconds / 60 / 60);
+    let (first, second) = match (minutes, hours) {
+        (0, _) => return tenths(duration),
+        (_, 0) => ((minutes, "min"), (seconds % 60, "s")),
+        (_, 1..48) => ((hours, "h"), (minutes % 60, "min")),
+        _ => ((hours / 24, "days"), (hours % 24, "h")),
+    };
+    let spelled = |(count, unit)| format!("{count} {unit}");
+    match second {
+        (0, _) => spelled(first),
+        second => format!("{} {}", spelled(first), spelled(second)),
+    }
+}
+
+/// For a person: to a tenth of a second.
+pub fn tenths(duration: Duration) -> String {
+    format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
+}
+
 /// For a program: whole milliseconds.
 pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -109,6 +131,22 @@ pub fn asked_by(reason: Reason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_told_in_its_two_largest_units() {
+        for (milliseconds, words) in [
+            (0, "0 s"),
+            (230, "0.2 s"),
+            (59_000, "59 s"),
+            (60_000, "1 min"),
+            (3_599_999, "59 min 59 s"),
+            (3_600_000, "1 h"),
+            (172_799_000, "47 h 59 min"),
+            (1_051_200_000, "12 days 4 h"),
+        ] {
+            assert_eq!(roughly(Duration::from_millis(milliseconds)), words);
+        }
+    }
 
     #[test]
     fn what_a_terminal_acts_on_is_active_and_letters_with_their_marks_are_not() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::text::several;
+use crate::text::{roughly, several};
 use ojs_lifecycle::api::{Failure, Trouble};
 
 /// The behaviour of the backend: `refuses the credentials`.
@@ -82,16 +82,6 @@ pub fn consequences(waiting: usize, lapses_in: Option<Duration>) -> String {
     parts.join("; ")
 }
 
-/// For a person, in the largest units that matter: `48 s`, `12 min`, `3 h 5 min`.
-pub fn roughly(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match (seconds / 3600, seconds / 60 % 60) {
-        (0, 0) => format!("{seconds} s"),
-        (0, minutes) => format!("{minutes} min"),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +98,7 @@ mod tests {
         };
         assert_eq!(
             sentence(&trouble, Some("status 403 forbidden")),
-            "the backend refuses the credentials for 3 min (status 403 forbidden); 2 outcomes wait; reservations lapse in 59 s"
+            "the backend refuses the credentials for 3 min 5 s (status 403 forbidden); 2 outcomes wait; reservations lapse in 59 s"
         );
         let outage = Trouble {
             failure: Failure::NotSent,
@@ -116,6 +106,6 @@ mod tests {
             lapses_in: None,
             ..trouble
         };
-        assert_eq!(sentence(&outage, None), "the backend is unreachable for 3 min");
+        assert_eq!(sentence(&outage, None), "the backend is unreachable for 3 min 5 s");
     }
 }

@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompat
 use crate::config::Backend;
 use crate::daemon::backend::tls::CA_FILE;
 use crate::daemon::backend::trust::is_ca_as_server;
-use ojs_wire::text::several;
+use ojs_wire::text::roughly;
 
 /// Most names of a certificate that are shown.
 const MOST_NAMES: usize = 5;
@@ -220,18 +220,6 @@ fn not_yet(left: Option<Duration>) -> String {
 
 fn between(earlier: UnixTime, later: UnixTime) -> Duration {
     Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs()))
-}
-
-/// A time in its largest unit.
-fn roughly(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (count, unit) = match seconds {
-        0..60 => (seconds, "second"),
-        60..3_600 => (seconds / 60, "minute"),
-        3_600..86_400 => (seconds / 3_600, "hour"),
-        _ => (seconds / 86_400, "day"),
-    };
-    several(count, unit)
 }
 
 fn of_incompatible(why: &PeerIncompatible) -> String {

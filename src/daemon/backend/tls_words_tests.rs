@@ -193,8 +193,8 @@ fn each_usual_mistake_has_its_words() {
         .map(|error| refusal(error, &full).text)
         .collect();
     for words in [
-        "has expired 1 day ago",
-        "not valid yet for 2 hours",
+        "has expired 25 h ago",
+        "not valid yet for 2 h",
         "no certificate of backend.ca_file = /ca.pem stands behind",
         "is for other.test, 10.0.0.1 and not for backend.test",
         "names no host, and its common name does not count; make one for backend.test",

@@ -10,8 +10,8 @@ use crate::daemon::log::record::LogRecord;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, reason, warn};
 use ojs_lifecycle::api::{Failure, FailureClass, Subject, Trouble};
-use ojs_wire::text::{milliseconds, seconds, several};
-use ojs_wire::trouble::{consequences, kind, roughly};
+use ojs_wire::text::{milliseconds, roughly, seconds, several};
+use ojs_wire::trouble::{consequences, kind};
 
 /// Between two lines about requests that fail alike.
 const EVERY: Duration = Duration::from_secs(60);
@@ -268,7 +268,7 @@ mod tests {
             "backend http://b:8080: connection refused: nothing listens there"
         );
         let goes_on = narrator.goes_on(&outage(Failure::NotSent, 12 * 60 + 5));
-        let said = "backend unreachable for 12 min (connection refused: nothing listens there); 3 outcomes wait; \
+        let said = "backend unreachable for 12 min 5 s (connection refused: nothing listens there); 3 outcomes wait; \
                     reservations lapse in 48 s";
         assert_eq!(goes_on.message, said);
         // The name server has failed as well.
