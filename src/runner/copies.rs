@@ -22,7 +22,7 @@ use crate::runner::state::now;
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::entry::Environ;
 use ojs_os::process::{self, Pid};
-use ojs_os::reaper;
+use ojs_os::reaper::{self, Reaped};
 use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals::SignalSet;
 use ojs_values::exit::Exit;
@@ -147,8 +147,8 @@ impl Copies {
     }
 
     fn reap(&mut self) -> io::Result<()> {
-        for pid in self.slots.running() {
-            let Some((ended, _)) = reaper::reap(pid)? else { continue };
+        while let Reaped::Process(pid, ended) = reaper::reap_one()? {
+            // The process of a start that failed is in no slot.
             let Some((index, after)) = self.slots.ended(pid, ended, now()) else {
                 continue;
             };

@@ -4,7 +4,9 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::backend::Outcome;
-use crate::stage::{Stage, job, root};
+use crate::stage::{PATIENCE, Stage, job, root};
+use crate::support::wait::wait_until;
+use crate::support::proc;
 
 /// A copy that notes its index and each job that it begins.
 const COPY: &str = "
@@ -156,6 +158,10 @@ fn a_copy_whose_program_is_being_replaced_waits_and_the_other_one_stays_at_work(
     init.logs(&format!(
         "copy {index} of the worker could not be started: cannot execute"
     ));
+    init.logs("it is started again in 2 s");
+    let keeper = proc::children(init.pid)[0];
+    let is_one_left = || proc::children(keeper).len() == 1;
+    assert!(wait_until(PATIENCE, is_one_left), "a failed start leaves a zombie");
     std::fs::rename(&away, &program).unwrap();
     init.notes_times(&format!("copy {index}"), 2);
     init.stops();
