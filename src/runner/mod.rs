@@ -45,7 +45,7 @@ use std::fmt::Display;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mio::Poll;
 
@@ -76,6 +76,9 @@ use ojs_wire::runner::frames;
 
 /// Parent of the jobs' directories if the usual place cannot be written, as under a read-only root.
 const IN_MEMORY: &str = "/dev/shm";
+
+/// What `/proc/self/exe` has behind the path of a file that was removed, or replaced by a rename.
+const REMOVED: &[u8] = b" (deleted)";
 
 /// The name of the runner in its `ready` frame.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
@@ -219,6 +222,15 @@ fn assemble(
 /// The path of this program, for a job's `"$OJS_INIT"`. Without `/proc` it is the path by which it
 /// was executed.
 fn own_path() -> Option<OsString> {
-    let by_proc = std::env::current_exe().ok().map(PathBuf::into_os_string);
+    let by_proc = std::env::current_exe().ok().map(|path| name_now(path.into_os_string()));
     by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))
+}
+
+/// The name of a program's file without the kernel's mark on a file that was removed. An update puts
+/// another file in its place.
+fn name_now(path: OsString) -> OsString {
+    match path.as_bytes().strip_suffix(REMOVED) {
+        Some(name) if !Path::new(&path).exists() => OsStr::from_bytes(name).to_owned(),
+        Some(_) | None => path,
+    }
 }
