@@ -2,7 +2,9 @@
 //! when it ends, passes signals on, and ends last.
 //!
 //! The keeper is a separate program and process. To PID 1 it is the first process of a prefork
-//! worker. PID 1 sends it a signal when the drain begins, and then no copy is started again.
+//! worker. PID 1 sends it a signal when the drain begins, and then no copy is started again. If the
+//! keeper ends first, PID 1 adopts the copies and ends them. Where ojs-init is not PID 1 its end is a
+//! SIGTERM for the keeper, which passes it on.
 
 use std::ffi::{NulError, OsStr, OsString};
 use std::io;
@@ -185,11 +187,7 @@ impl Copies {
         let number = OsString::from(index.to_string());
         let set: [(&str, &OsStr); 1] = [(INDEX_VARIABLE, &number)];
         let plan = ChildPlan::new(&self.command, &self.environ)?;
-        let mut plan = plan.with_environment(&set, &[RUNNER_VARIABLE])?;
-        // PID 1 ends the remaining processes. Without PID 1 a copy would live on without its
-        // keeper.
-        plan.at_our_end = Some(Signal::TERM);
-        Ok(plan)
+        plan.with_environment(&set, &[RUNNER_VARIABLE])
     }
 
     /// Starts a copy.

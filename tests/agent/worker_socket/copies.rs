@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::backend::Outcome;
 use crate::stage::{PATIENCE, Stage, job, root};
 use crate::support::wait::wait_until;
-use crate::support::proc;
+use crate::support::{proc, sys};
 
 /// A copy that notes its index and each job that it begins.
 const COPY: &str = "
@@ -185,4 +185,31 @@ rest()";
     init.notes_line("usr1 0");
     init.notes_line("usr1 1");
     init.stops();
+}
+
+#[test]
+fn copies_whose_parent_is_killed_are_asked_to_end_once_and_by_pid_1() {
+    let stage = Stage::new();
+    let script = "
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+link = Link()
+link.ready()
+note('copy', os.environ['OJS_PROCESS_INDEX'])
+note('asked by', signal.sigwaitinfo([signal.SIGTERM]).si_pid)
+asked = signal.sigtimedwait([signal.SIGTERM], 0.2)
+asked and note('asked by', asked.si_pid)
+note('ends')";
+    let mut init = stage.worker(script).with("OJS_PROCESSES", "2").start();
+    init.notes_line("copy 0");
+    init.notes_line("copy 1");
+    let keeper = proc::children(init.pid)[0];
+    sys::send(keeper, libc::SIGKILL).unwrap();
+    init.notes_times("ends", 2);
+    let asked: Vec<_> = init
+        .notes()
+        .into_iter()
+        .filter(|note| note.starts_with("asked"))
+        .collect();
+    assert_eq!(asked, ["asked by 1", "asked by 1"], "{}", init.story());
+    init.ends_with(137);
 }
