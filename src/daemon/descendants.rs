@@ -1,6 +1,6 @@
 //! The processes that the child leaves behind: asked to end one by one, killed together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct Descendants {
     /// Processes that got their SIGTERM. There are never more than children, because each is
     /// removed when it is reaped.
     asked: BTreeSet<Pid>,
+    /// Process groups that got a SIGTERM, by their leaders, and when. A group outlives its leader.
+    asked_groups: BTreeMap<Pid, Duration>,
     /// All got it at once because they could not be listed. Many programs act differently on a
     /// second one.
     everybody_was_asked: bool,
@@ -41,6 +43,15 @@ impl Descendants {
     /// Another worker begins. Its descendants were not asked to end with those of the one before.
     pub fn worker_begins(&mut self) {
         self.everybody_was_asked = false;
+    }
+
+    /// Notes a signal to the process group that this child leads: after a SIGTERM its members get no
+    /// other one as leftovers.
+    pub fn group_is_signalled(&mut self, leader: Pid, signal: Signal) {
+        if signal == Signal::TERM {
+            self.asked_groups.retain(|leader, _| process::has_group(*leader));
+            self.asked_groups.insert(leader, clock::monotonic());
+        }
     }
 
     /// This process was reaped, so another may get its pid from now on. With `warn`, its parent's
@@ -60,14 +71,17 @@ impl Descendants {
     }
 
     /// Sends SIGTERM and SIGCONT to each child that has not got them yet, here or elsewhere
-    /// (`was_asked`).
+    /// (`was_asked`). A child that got its SIGTERM with its group needs only the SIGCONT.
     pub fn terminate(&mut self, was_asked: impl Fn(Pid) -> bool) {
         match process::children() {
             Ok(children) => {
                 let unasked = children.into_iter().filter(|pid| !was_asked(*pid));
                 for pid in unasked.filter(|pid| self.asked.insert(*pid)) {
-                    info!("SIGTERM to leftover process {pid}");
-                    forgive(pid, process::signal(pid, Signal::TERM));
+                    let mut groups = self.asked_groups.iter();
+                    if !groups.any(|(leader, at)| process::was_in_group(pid, *leader, *at)) {
+                        info!("SIGTERM to leftover process {pid}");
+                        forgive(pid, process::signal(pid, Signal::TERM));
+                    }
                     forgive(pid, process::signal(pid, Signal::CONT));
                 }
             }

@@ -163,15 +163,19 @@ impl EventLoop {
     fn signal_process(&mut self, process: ProcessId, signal: Signal) {
         // The old one of two worker processes is signalled as it was before. A signal that wakes up
         // a handler is for the process that has the connection.
-        let is_worker = self.two.beside.is_some_and(|beside| beside.process == process);
-        let to_group = is_worker && self.process_group && signal != Signal::URG;
-        self.processes.signal(process, signal, to_group);
+        let beside = self.two.beside.filter(|beside| beside.process == process);
+        let group = beside.filter(|_| self.process_group && signal != Signal::URG);
+        if let Some(leader) = group {
+            self.descendants.group_is_signalled(leader.pid, signal);
+        }
+        self.processes.signal(process, signal, group.is_some());
     }
 
     fn signal_worker(&mut self, signal: Signal) {
         let Some(worker) = self.worker else { return };
         self.window.passed_on(signal);
         let result = if self.process_group {
+            self.descendants.group_is_signalled(worker.pid, signal);
             process::signal_group(worker.pid, signal)
         } else {
             process::signal(worker.pid, signal)

@@ -275,11 +275,14 @@ impl Supervisor {
         None
     }
 
-    fn send(&self, signal: Signal, target: SignalTarget) {
+    fn send(&mut self, signal: Signal, target: SignalTarget) {
         let pid = self.child.pid;
         let result = match target {
             SignalTarget::Child => process::signal(pid, signal),
-            SignalTarget::Group => process::signal_group(pid, signal),
+            SignalTarget::Group => {
+                self.descendants.group_is_signalled(pid, signal);
+                process::signal_group(pid, signal)
+            }
         };
         match result {
             Ok(()) => debug!(

@@ -67,6 +67,33 @@ exit $status"#
 }
 
 #[test]
+fn with_process_group_leftovers_get_no_second_sigterm_and_what_they_start_afterwards_gets_its_own() {
+    // The kernel shows starts in ticks of 10 ms.
+    let survivor = "import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [15])
+time.sleep(0.02)
+print('runs', flush=True)
+signal.sigwait([15])
+if os.fork() == 0:
+    print('late', 'asked' if signal.sigtimedwait([15], 3) else 'not asked', flush=True)
+    os._exit(0)
+print('asked', 'again' if signal.sigtimedwait([15], 0.3) else 'once', flush=True)";
+    let script = format!(
+        r#"import os, subprocess
+os.environ['SURVIVOR'] = """{survivor}"""
+command = ['sh', '-c', 'python3 -S -E -c "$SURVIVOR" & wait']
+init = [os.environ['INIT'], '--no-agent', '-g', '--grace-period', '5s', '--', *command]
+init = subprocess.Popen(init, stdout=subprocess.PIPE, text=True)
+print(init.stdout.readline(), end='')
+init.terminate()
+print(init.stdout.read(), end='')"#
+    );
+    let output = run("python3", &script);
+    let said = said(&output);
+    assert!(said.contains("late asked\n") && said.contains("asked once\n"), "{said}");
+}
+
+#[test]
 fn zombies_of_whoever_execed_us_do_not_keep_the_child_from_being_created() {
     let script = "import os, resource, time
 os.setgroups([]); os.setgid(54399); os.setuid(54399)

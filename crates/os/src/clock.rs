@@ -25,6 +25,13 @@ fn read(clock: libc::clockid_t) -> Option<libc::timespec> {
     (result == 0).then_some(now)
 }
 
+/// The time of so many ticks, in which `/proc` counts.
+pub fn ticks(count: u64) -> Duration {
+    // SAFETY: takes a number and returns one.
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
+    Duration::from_millis(count.saturating_mul(1000) / per_second.max(1))
+}
+
 /// Time since the start of 1970 by the system's date, for comparison with the dates of others;
 /// nothing before it.
 pub fn since_1970() -> Duration {

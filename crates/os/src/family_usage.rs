@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
+use crate::clock;
 use crate::process::Pid;
 use crate::process_memory::{self, ProcessMemory};
 use ojs_values::usage::WorkerUsage;
@@ -48,7 +49,7 @@ pub fn below(root: Pid, helper: Option<Pid>) -> io::Result<WorkerUsage> {
     };
     Ok(WorkerUsage {
         memory_bytes,
-        cpu: process_memory::ticks(own_ticks + reaped_ticks),
+        cpu: clock::ticks(own_ticks + reaped_ticks),
         processes: counted.len(),
     })
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::fs::{self, File, ReadDir};
 use std::io::{self, ErrorKind, Read};
 use std::str::SplitAsciiWhitespace;
+use std::time::Duration;
 
+use crate::clock;
 use crate::errno::check;
 use ojs_values::signal::Signal;
 
@@ -63,6 +65,11 @@ pub fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
 /// ESRCH: no such group. EPERM: none of the members may be signalled.
 pub fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
     send(-leader.0, signal)
+}
+
+/// Whether this process group has members.
+pub fn has_group(leader: Pid) -> bool {
+    exists(-leader.0)
 }
 
 /// Signals every other process in the PID namespace. For PID 1 only: elsewhere the signal would
@@ -153,6 +160,15 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
 /// that it has started. False if `/proc` does not say so.
 pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
     any_ancestor(pid, |pid, stat| pid == leader || stat.group == leader.0).unwrap_or(false)
+}
+
+/// Whether this process is in the process group that `leader` leads or led, and was started before
+/// this moment on the clock of [`clock::monotonic`]. False in doubt: the
+/// kernel counts starts in ticks of 10 ms.
+pub fn was_in_group(pid: Pid, leader: Pid, at: Duration) -> bool {
+    let stat = Stat::read(pid).ok().flatten();
+    let started = stat.filter(|stat| stat.group == leader.0).and_then(|stat| stat.started);
+    started.is_some_and(|started| clock::ticks(started.saturating_add(1)) <= at)
 }
 
 /// Whether `is_so` holds for the process, its parent, or the parent's parent, and so on. False if
@@ -295,7 +311,7 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
         // The process ended between open and read.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if exists(pid) {
+            if exists(pid.0) {
                 Err(io::Error::other("/proc hides processes of other users (hidepid)"))
             } else {
                 Ok(None)
@@ -322,7 +338,7 @@ pub fn ending(pid: Pid) -> ExitProgress {
     match Stat::read(pid).ok().flatten() {
         Some(stat) => stat.ending,
         // If /proc hides processes of other users, the process may still live.
-        None if exists(pid) => ExitProgress::No,
+        None if exists(pid.0) => ExitProgress::No,
         None => ExitProgress::Whole,
     }
 }
@@ -346,10 +362,11 @@ pub(crate) fn environment_bytes(pid: Pid) -> Option<u64> {
     end.checked_sub(start).filter(|bytes| *bytes > 0)
 }
 
-/// Whether a process, a zombie included, has this pid.
-fn exists(pid: Pid) -> bool {
+/// Whether a process, a zombie included, has this pid; below zero: whether a process group has a
+/// member.
+fn exists(target: i32) -> bool {
     // SAFETY: kill takes two numbers; signal 0 is never delivered.
-    let result = unsafe { libc::syscall(libc::SYS_kill, pid.0, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_kill, target, 0) };
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
 
 use crate::process::{Pid, check_proc, numbers_in, stat_fields};
 
@@ -42,13 +41,6 @@ pub fn of(pid: Pid) -> Option<ProcessMemory> {
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number and returns one.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// The time of so many clock ticks.
-pub fn ticks(count: u64) -> Duration {
-    // SAFETY: takes a number and returns one.
-    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
-    Duration::from_millis(count.saturating_mul(1000) / per_second.max(1))
 }
 
 /// The fields behind the command's name: state, parent, group, session,

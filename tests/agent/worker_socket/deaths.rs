@@ -98,6 +98,31 @@ os._exit(1)";
 }
 
 #[test]
+fn with_process_group_what_is_left_of_a_worker_that_ended_by_sigterm_gets_no_second_one() {
+    let stage = Stage::new();
+    // The kernel shows starts in ticks of 10 ms.
+    let script = "
+def stays():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    time.sleep(0.02)
+    note('runs')
+    signal.sigwait([signal.SIGTERM])
+    again = signal.sigtimedwait([signal.SIGTERM], 0.3)
+    note('asked', 'again' if again else 'once')
+child(stays)
+link = Link()
+link.ready()
+rest()";
+    let start = stage.worker(script).with("OJS_INIT_PROCESS_GROUP", "true");
+    let mut init = start.with("OJS_CANCEL_GRACE", "5s").start();
+    init.notes_line("runs");
+    init.logs("takes up to 1 job");
+    init.signal(libc::SIGTERM);
+    assert_eq!(init.noted("asked"), "once", "{}", init.story());
+    init.ends_with(0);
+}
+
+#[test]
 fn a_prefork_process_that_dies_with_a_job_costs_that_job_only() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
