@@ -1,10 +1,9 @@
 //! When a copy of the worker is started, and when the copies have ended. Time is passed in; nothing
 //! here starts or ends a process.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{MAX_RESTARTS, Moment, RESTART_WINDOW, Restart, restart_pause};
+use ojs_lifecycle::api::{Moment, Restart, Restarts, restart_pause};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
@@ -39,8 +38,7 @@ struct Slot<P> {
     state: State<P>,
     /// Consecutive lives shorter than [`STEADY`].
     short_lives: u32,
-    /// When it was started again, within [`RESTART_WINDOW`].
-    restarts: VecDeque<Moment>,
+    restarts: Restarts,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +58,7 @@ impl<P: Copy + PartialEq> CopySlots<P> {
         let slot = |_| Slot {
             state: State::Waits(None),
             short_lives: 0,
-            restarts: VecDeque::new(),
+            restarts: Restarts::default(),
         };
         Self {
             slots: (0..count).map(slot).collect(),
@@ -150,13 +148,14 @@ impl<P: Copy + PartialEq> CopySlots<P> {
             }
             return Some((index, AfterCopy::Over));
         }
-        slot.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
-        if self.restart == Restart::Never || slot.restarts.len() >= MAX_RESTARTS {
+        if self.restart == Restart::OnFailure && ended == Ended::Exited(0) {
+            return Some((index, AfterCopy::Over));
+        }
+        if self.restart == Restart::Never || !slot.restarts.add(now) {
             self.status = ended.status();
             self.give_up();
             return Some((index, AfterCopy::EndAll));
         }
-        slot.restarts.push_back(now);
         let is_steady = since.elapsed(now) >= STEADY;
         slot.short_lives = if is_steady {
             0
@@ -269,6 +268,20 @@ mod tests {
             assert_eq!(after(&mut slots, 10, ended, at(5)), AfterCopy::EndAll);
             assert_eq!(slots.result(), Some(status));
         }
+    }
+
+    #[test]
+    fn with_restart_on_failure_a_copy_that_ends_cleanly_is_over_and_so_is_the_worker_after_the_last_one() {
+        let mut slots = two(Restart::OnFailure);
+        assert_eq!(after(&mut slots, 10, CLEAN, at(5)), AfterCopy::Over);
+        assert_eq!((slots.running(), slots.result()), (vec![11], None));
+        assert!(matches!(
+            after(&mut slots, 11, FAILED, at(5)),
+            AfterCopy::StartsAgain(_)
+        ));
+        slots.started(1, 11, at(6));
+        assert_eq!(after(&mut slots, 11, CLEAN, at(7)), AfterCopy::Over);
+        assert_eq!(slots.result(), Some(0));
     }
 
     #[test]

@@ -126,6 +126,19 @@ rest()",
 }
 
 #[test]
+fn with_restart_on_failure_copies_that_end_cleanly_are_not_started_again_and_the_last_one_ends_the_container() {
+    let stage = Stage::new();
+    let script = copies("os._exit(0)");
+    let start = stage.worker(&script);
+    let mut init = start
+        .with_all(&[("OJS_PROCESSES", "2"), ("OJS_RESTART", "on-failure")])
+        .start();
+    init.ends_with(0);
+    let started = init.notes().iter().filter(|line| line.starts_with("copy ")).count();
+    assert_eq!(started, 2, "{}", init.story());
+}
+
+#[test]
 fn copies_of_a_program_that_is_missing_end_the_container_with_127() {
     let stage = Stage::new();
     let mut init = stage.command(&["/nowhere/worker"]).with("OJS_PROCESSES", "2").start();

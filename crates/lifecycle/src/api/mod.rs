@@ -75,8 +75,7 @@ pub use options::{
 pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
 pub use processes::{
-    KILL_RESCAN_AFTER, MAX_RESTARTS, RESCAN_AFTER, RESTART_WINDOW, SHORTAGE_WINDOW, doubled, restart_pause,
-    shortage_pause, time_to_kill,
+    KILL_RESCAN_AFTER, RESCAN_AFTER, Restarts, SHORTAGE_WINDOW, doubled, restart_pause, shortage_pause, time_to_kill,
 };
 pub use recycle::{RecycleLimits, RecycleReason};
 pub use snapshot::Snapshot;

@@ -1,6 +1,9 @@
 //! Assumptions about processes. Both machines and the start of a child share them.
 
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use crate::api::time::Moment;
 
 /// Time from an end to the next scan for newly adopted descendants. One scan serves a burst of
 /// ends.
@@ -44,10 +47,32 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 
 /// Most restarts within [`RESTART_WINDOW`]. After these ojs-init does not restart the worker.
-pub const MAX_RESTARTS: usize = 10;
+const MAX_RESTARTS: usize = 10;
 
 /// See [`MAX_RESTARTS`].
-pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
+const RESTART_WINDOW: Duration = Duration::from_secs(600);
+
+/// The restarts of a worker, or of one of its copies, that count for their limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Restarts(VecDeque<Moment>);
+
+impl Restarts {
+    /// Adds one. False if there were too many within ten minutes.
+    pub fn add(&mut self, now: Moment) -> bool {
+        self.0.retain(|at| at.elapsed(now) < RESTART_WINDOW);
+        if self.0.len() >= MAX_RESTARTS {
+            return false;
+        }
+        self.0.push_back(now);
+        true
+    }
+
+    /// How many count at this moment.
+    pub fn count(&self, now: Moment) -> usize {
+        let counts = |at: &&Moment| at.elapsed(now) < RESTART_WINDOW;
+        self.0.iter().filter(counts).count()
+    }
+}
 
 /// The pause before ojs-init restarts a worker after this many unsuccessful runs in a row.
 pub fn restart_pause(failures: u32) -> Duration {

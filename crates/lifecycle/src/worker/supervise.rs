@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::{
-    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, MAX_RESTARTS, Manner, NotStarted, Phase, ProcessId, RESCAN_AFTER,
-    RESTART_WINDOW, Restart, SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerNotice, WorkerTimer, restart_pause,
-    shortage_pause,
+    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Phase, ProcessId, RESCAN_AFTER, Restart,
+    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerNotice, WorkerTimer, restart_pause, shortage_pause,
 };
 use crate::worker::blame::Blame;
 use crate::worker::holder::Holder;
@@ -374,15 +373,11 @@ impl Workers {
         if !is_wanted {
             return false;
         }
-        self.supervision
-            .restarts
-            .retain(|at| at.elapsed(cx.now) < RESTART_WINDOW);
-        if self.supervision.restarts.len() >= MAX_RESTARTS {
+        let is_allowed = self.supervision.restarts.add(cx.now);
+        if !is_allowed {
             self.notify(WorkerNotice::TooManyRestarts);
-            return false;
         }
-        self.supervision.restarts.push_back(cx.now);
-        true
+        is_allowed
     }
 
     /// Orders again a start for which the system had no process left.

@@ -1,10 +1,9 @@
 //! The state of the worker's process: whether it runs, since when, how it ended, and how often it
 //! was restarted.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::api::{EndCause, Moment, ProcessId, RESTART_WINDOW, WorkerEnd};
+use crate::api::{EndCause, Moment, ProcessId, Restarts, WorkerEnd};
 use crate::worker::blame::Blame;
 use ojs_values::exit::{Ended, RemapExit};
 
@@ -24,7 +23,7 @@ pub(crate) struct Supervision {
     /// Attempts in a row to get a process.
     pub(super) shortages: u32,
     /// Restarts within the window.
-    pub(super) restarts: VecDeque<Moment>,
+    pub(super) restarts: Restarts,
     /// Which process the last one was that ended.
     pub(crate) ended_process: Option<ProcessId>,
     /// How the last one ended.
@@ -110,8 +109,7 @@ impl Supervision {
 
     /// Starts again that still count.
     pub(crate) fn restarts(&self, now: Moment) -> usize {
-        let counts = |at: &&Moment| at.elapsed(now) < RESTART_WINDOW;
-        self.restarts.iter().filter(counts).count()
+        self.restarts.count(now)
     }
 
     /// How long the last worker had run when it ended.
