@@ -186,22 +186,15 @@ impl Runner {
             return;
         };
         self.disarm(number);
-        let reaped = job.process.reap();
+        let reaped = job.process.reap().ok().flatten();
         self.leaders.remove(&job.process.pid());
-        let (outcome, ended, usage) = match reaped {
-            Ok(Some((ended, usage))) => {
-                // A shell reports the signal that ended its command as a status from 128 on.
-                let is_by_itself = job.cause.is_none() && matches!(ended, Ended::Exited(0..128));
-                job.streams
-                    .take_last_line(is_by_itself, &job.subject.id.0, &mut job.news);
-                (self.judge(&mut job, ended, usage), Some(ended), usage)
-            }
-            // A tracer withholds its end until now.
-            Ok(None) | Err(_) => {
-                let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
-                (outcome, None, Usage::default())
-            }
-        };
+        // Only a SIGKILL does not wait until a tracer has seen the end.
+        let (ended, usage) = reaped.unwrap_or((Ended::Signalled(Signal::KILL), Usage::default()));
+        // A shell reports the signal that ended its command as a status from 128 on.
+        let is_by_itself = job.cause.is_none() && matches!(ended, Ended::Exited(0..128));
+        job.streams
+            .take_last_line(is_by_itself, &job.subject.id.0, &mut job.news);
+        let outcome = self.judge(&mut job, ended, usage);
         match outcome {
             JobOutcome::Fail(_) | JobOutcome::Release { .. } | JobOutcome::CutOff => {
                 job.news.send_last(&job.subject.id.0, &mut self.connection);
@@ -301,11 +294,10 @@ fn pids(of: impl Iterator<Item = Pid>) -> String {
     listed.join(", ")
 }
 
-fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: Usage, now: Moment) {
+fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Ended, usage: Usage, now: Moment) {
     let outcome = outcome.name(job.cause);
-    let how = ended.map_or_else(|| "it is not known how".to_owned(), |ended| ended.to_string());
     let message = format!(
-        "process ended: {how} ({outcome}), {} ms of processor time, {} KiB of memory",
+        "process ended: {ended} ({outcome}), {} ms of processor time, {} KiB of memory",
         milliseconds(usage.cpu),
         usage.max_rss_bytes / 1024
     );
@@ -313,9 +305,8 @@ fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: 
         .of_job(&job.subject, None)
         .with("outcome", outcome);
     let record = match ended {
-        Some(Ended::Exited(status)) => record.with("exit_status", u64::from(status)),
-        Some(Ended::Signalled(signal)) => record.with("signal", signal.to_string().as_str()),
-        None => record,
+        Ended::Exited(status) => record.with("exit_status", u64::from(status)),
+        Ended::Signalled(signal) => record.with("signal", signal.to_string().as_str()),
     };
     let record = record
         .with("duration_ms", milliseconds(job.started.elapsed(now)))

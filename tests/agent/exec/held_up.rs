@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::leftovers::DAEMON;
 use super::{Init, enqueue, handler, runner};
@@ -109,9 +109,13 @@ touch('.begun')",
     );
 }
 
-/// A job that ends while another process traces it. The kernel shows the end to that process
-/// first, and only then to the runner. Returns the tracer, which has the end and waits for `.go`.
-fn is_traced_at_its_end(stage: &Stage, options: &str, more: &[(&str, &str)]) -> (Init, i32) {
+/// The end of a job by itself, when it is traced.
+const ENDS: &str = "until(lambda: os.path.exists(notes + '.traced'))";
+
+/// A job that does this, and ends while another process traces it. The kernel shows the end to that
+/// process first, and only then to the runner. Returns the tracer, which has the end and waits for
+/// `.go`.
+fn is_traced_at_its_end(stage: &Stage, does: &str, options: &str, more: &[(&str, &str)]) -> (Init, i32) {
     enqueue(stage, "traced", "traced", &json!([]), options);
     let tracer = format!(
         "{DAEMON}{WORDS}
@@ -126,7 +130,7 @@ last = time.monotonic() + 20
 until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
     );
     // A signal, as of a child that ends, would stop it for its tracer.
-    let traced = format!("{DAEMON}{WORDS}\ntouch('.pid')\nuntil(lambda: os.path.exists(notes + '.traced'))");
+    let traced = format!("{DAEMON}{WORDS}\ntouch('.pid')\n{does}");
     let script = r#"[ $OJS_JOB_TYPE = short ] && exit 0; exec python3 -S -E -c "$TRACED""#;
     let init = handler(stage, script).with("TRACED", traced).with_all(more).start();
     let is_there = |name: &str| {
@@ -153,7 +157,7 @@ until(lambda: os.path.exists(notes + '.go') or time.monotonic() > last)"
 #[test]
 fn a_job_whose_end_a_tracer_does_not_let_go_of_succeeds_when_it_does() {
     let stage = Stage::new();
-    let (mut init, tracer) = is_traced_at_its_end(&stage, "", &[]);
+    let (mut init, tracer) = is_traced_at_its_end(&stage, ENDS, "", &[]);
     assert_eq!(stage.outcomes("traced"), [], "{}", init.story());
     std::fs::write(stage.at("init.notes.go"), "").unwrap();
     stage.becomes("traced", &[Outcome::Acked(None)]);
@@ -163,12 +167,25 @@ fn a_job_whose_end_a_tracer_does_not_let_go_of_succeeds_when_it_does() {
 
 #[test]
 fn a_job_whose_end_a_tracer_does_not_let_go_of_fails_when_its_time_is_over_and_the_runner_lives_on() {
+    fails_when_its_time_is_over(ENDS);
+}
+
+#[test]
+fn a_job_that_is_killed_while_a_tracer_does_not_let_go_of_its_end_fails_by_why_it_was_killed() {
+    let error = fails_when_its_time_is_over("print('at work', file=sys.stderr, flush=True); time.sleep(300)");
+    assert_eq!(error["details"]["stderr"], "at work\n", "{error}");
+}
+
+fn fails_when_its_time_is_over(does: &str) -> Value {
     let stage = Stage::new();
-    let (mut init, tracer) = is_traced_at_its_end(&stage, r#","timeout_ms":3000"#, &[("OJS_TIMEOUT_GRACE", "3s")]);
+    let patience = [("OJS_TIMEOUT_GRACE", "3s")];
+    let (mut init, tracer) = is_traced_at_its_end(&stage, does, r#","timeout_ms":3000"#, &patience);
     let before = runner(&mut init);
-    assert_eq!(stage.failure("traced")["code"], "unknown_end", "{}", init.story());
+    let error = stage.failure("traced");
+    assert_eq!(error["code"], "timeout", "{}", init.story());
     assert_eq!(runner(&mut init), before, "{}", init.story());
     std::fs::write(stage.at("init.notes.go"), "").unwrap();
     sys::reap(tracer, true).unwrap();
     init.stops();
+    error
 }
