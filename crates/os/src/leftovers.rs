@@ -30,6 +30,9 @@ const MOST_THREADS: usize = 16;
 /// of a millisecond, unless another process has stopped it.
 const KILLER_LIMIT: Duration = Duration::from_millis(100);
 
+/// The pause between two looks for its end where the kernel cannot report it.
+const KILLER_PAUSE: Duration = Duration::from_millis(1);
+
 /// The session of this process, by its leader's number. `None`: the process has ended.
 pub fn session(pid: Pid) -> Option<i32> {
     // SAFETY: takes a number.
@@ -124,7 +127,8 @@ pub fn runs_as(pid: Pid, user: u32) -> bool {
 ///
 /// # Errors
 ///
-/// No process can be started, or this process may not change to that user.
+/// No process can be started, or this process may not change to that user. EINTR: the process that
+/// signals was ended itself, so the caller looks again.
 pub fn end_all_of(user: u32) -> io::Result<()> {
     // A copy of this process rather than one that shares its memory while it waits, as other
     // children do: as that user it can be stopped by the processes that it shall end. SAFETY:
@@ -135,27 +139,42 @@ pub fn end_all_of(user: u32) -> io::Result<()> {
         Ok(pid @ 1..) => Pid::new(pid),
         Ok(_) | Err(_) => return Err(io::Error::last_os_error()),
     };
-    if !ends_in_time(pid) {
-        let _ = process::signal(pid, Signal::KILL);
-    }
-    match reaper::wait_for(pid)? {
-        Some((Ended::Exited(errno @ 1..), _)) => Err(io::Error::from_raw_os_error(errno.into())),
-        // A process that its targets ended is started again in the next pass.
-        Some((Ended::Exited(0) | Ended::Signalled(_), _)) | None => Ok(()),
+    let ended = match end_in_time(pid)? {
+        Some(ended) => Some(ended),
+        None => {
+            let _ = process::signal(pid, Signal::KILL);
+            reaper::wait_for(pid)?.map(|(ended, _)| ended)
+        }
+    };
+    match ended {
+        Some(Ended::Exited(0)) => Ok(()),
+        Some(Ended::Exited(errno)) => Err(io::Error::from_raw_os_error(errno.into())),
+        // It may have ended before its own signal, by one of its targets or for lack of time.
+        Some(Ended::Signalled(_)) | None => Err(io::Error::from_raw_os_error(libc::EINTR)),
     }
 }
 
-/// Whether this child ends within [`KILLER_LIMIT`].
-fn ends_in_time(pid: Pid) -> bool {
-    let Ok(watch) = ProcessWatch::of(pid) else {
-        return false;
-    };
-    let Some(descriptor) = watch.as_fd() else {
-        // Without pidfds the caller can only wait for the process.
-        return true;
-    };
-    let mut waiting = [PollFd::new(descriptor, PollFlags::POLLIN)];
-    poll(&mut waiting, clock::poll_timeout(KILLER_LIMIT)).is_ok_and(|ready| ready > 0)
+/// How this child ends within [`KILLER_LIMIT`].
+fn end_in_time(pid: Pid) -> io::Result<Option<Ended>> {
+    let limit = clock::monotonic() + KILLER_LIMIT;
+    let watch = ProcessWatch::of(pid).ok();
+    loop {
+        if let Some((ended, _)) = reaper::reap(pid)? {
+            return Ok(Some(ended));
+        }
+        let left = limit.saturating_sub(clock::monotonic());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        match watch.as_ref().and_then(ProcessWatch::as_fd) {
+            Some(descriptor) => {
+                let mut waiting = [PollFd::new(descriptor, PollFlags::POLLIN)];
+                let _ = poll(&mut waiting, clock::poll_timeout(left));
+            }
+            // Without pidfds, or without a descriptor that is free.
+            None => clock::pause(KILLER_PAUSE),
+        }
+    }
 }
 
 /// Runs in a copy of this process that may lack other threads: system calls only. Its exit status

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{as_user, enqueue, handler, nobody_is_left, program, runner};
+use super::{as_user, enqueue, handler, nobody_is_left, program, runner, without};
 use crate::backend::Outcome;
 use crate::stage::{Init, Stage};
 use crate::support::proc::descriptors;
@@ -258,14 +258,28 @@ fn is_reaped(through: &[&str]) {
 
 #[test]
 fn what_a_job_with_a_user_of_its_own_leaves_behind_is_ended_where_proc_is_not_mounted() {
+    ends_what_is_left_without_proc(1, &[]);
+}
+
+#[test]
+fn what_a_job_with_a_user_of_its_own_leaves_behind_is_ended_also_where_there_are_no_pidfds() {
+    // Each job is one chance for the process that kills to be late.
+    ends_what_is_left_without_proc(30, &without("pidfd_open"));
+}
+
+fn ends_what_is_left_without_proc(jobs: u32, without: &[&str]) {
     let stage = Stage::new();
-    stage.enqueue([1]);
+    stage.enqueue(1..=jobs);
     let script = "setsid --fork sleep 300 < /dev/null > /dev/null 2>&1 3>&-";
     let mut init = handler(&stage, script)
-        .with("OJS_EXEC_USERS", "81270-81279")
+        .with("OJS_EXEC_USERS", "81270-81329")
+        .with("OJS_CONCURRENCY", jobs.to_string())
+        .through(without)
         .through(&WITHOUT_PROC)
         .start();
-    stage.becomes("j1", &[Outcome::Acked(None)]);
+    for number in 1..=jobs {
+        stage.becomes(&format!("j{number}"), &[Outcome::Acked(None)]);
+    }
     nobody_is_left(&mut init);
     init.stops();
 }
