@@ -94,6 +94,10 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgr
 
 /// Runs it until PID 1 wants no more.
 pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
+    if program == OwnProgram::Runner {
+        // A job has no other descriptors than its own.
+        init::close_inherited();
+    }
     // PID 1 keeps its own closed descriptors from its children.
     init::reserve_std_fds();
     start(program, command, environ).unwrap_or_else(|(exit, message)| {

@@ -131,6 +131,12 @@ pub fn release_inherited() {
     close_from(FIRST_EXTRA_DESCRIPTOR);
 }
 
+/// Closes every descriptor besides the three standard ones that this process was started with. Call
+/// it before opening anything.
+pub fn close_inherited() {
+    close_from(FIRST_EXTRA_DESCRIPTOR);
+}
+
 /// Closes every descriptor from `first` on. This process needs none of them at this point.
 fn close_from(first: u32) {
     // SAFETY: closes descriptors that nothing in this process uses.

@@ -82,8 +82,8 @@ impl From<OpenFiles> for Limit {
 pub(crate) struct Refused(pub c_int);
 
 impl JobTraits {
-    /// Runs as this process's user: the child becomes the leader of a session and a group, closes
-    /// foreign descriptors, and sets niceness and limits.
+    /// Runs as this process's user: the child becomes the leader of a session and a group, takes
+    /// its descriptors, and sets niceness and limits.
     pub(crate) fn take_place(&self) -> Result<(), Refused> {
         // SAFETY: takes nothing. It cannot fail for a fresh child, which leads no group.
         unsafe { libc::setsid() };
@@ -105,7 +105,8 @@ impl JobTraits {
         Ok(())
     }
 
-    /// Puts the job's descriptors in their places, and closes all others.
+    /// Puts the job's descriptors in their places. The exec closes all others: this process opens
+    /// none without that flag, and has closed those that it inherited.
     fn take_descriptors(&self) -> Result<(), Refused> {
         // First out of the way of their places.
         let mut moved = [0; 4];
@@ -119,11 +120,6 @@ impl JobTraits {
             // SAFETY: numbers; what had that number is this process's copy of it.
             check(unsafe { libc::dup2(copy, place) }.into())?;
         }
-        // Closes descriptors that this process inherited. Older kernels lack the call; the exec
-        // closes all descriptors that this process opened.
-        let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
-        // SAFETY: takes numbers, and this process has its own table of descriptors.
-        unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
         Ok(())
     }
 

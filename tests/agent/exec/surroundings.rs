@@ -118,6 +118,32 @@ fn without_standard_streams_of_ours_jobs_run_and_no_line_of_the_log_reaches_the_
     init.stops();
 }
 
+/// A job that says which descriptors it has besides its own.
+const OTHERS: &str =
+    "n=4; while [ $n -lt 64 ]; do [ ! -e /proc/$$/fd/$n ] || echo has $n; n=$((n + 1)); done; echo end";
+
+/// A shell that opens a descriptor for what it execs.
+const HOLDS_ONE: [&str; 4] = ["sh", "-c", "exec \"$@\" 9< /dev/null", "sh"];
+
+#[test]
+fn a_job_has_no_descriptor_that_the_init_was_started_with() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = handler(&stage, OTHERS).through(&HOLDS_ONE).start();
+    acks(&stage, &init, &json!("end"));
+    init.stops();
+}
+
+#[test]
+fn a_job_has_no_descriptor_that_the_init_was_started_with_also_where_close_range_does_not_exist() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let start = handler(&stage, OTHERS).through(&without("close_range"));
+    let mut init = start.through(&HOLDS_ONE).start();
+    acks(&stage, &init, &json!("end"));
+    init.stops();
+}
+
 #[test]
 fn the_kernel_takes_a_job_before_the_init_whatever_the_score_of_the_init_is() {
     let least = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
