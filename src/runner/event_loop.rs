@@ -7,7 +7,6 @@ use mio::Events;
 
 use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, ProcessMarks};
-use crate::runner::memory;
 use crate::runner::outcome::EndedFor;
 use crate::runner::state::{Runner, RunnerTimer, RunnerTokenOwner, now};
 use crate::runner::streams::JobStream;
@@ -209,10 +208,9 @@ impl Runner {
         if leaders.is_empty() {
             return;
         }
-        let memory = memory::of_jobs(&leaders);
-        let above = |job: &RunningJob| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
-        let jobs = self.jobs.iter_mut();
-        for (_, job) in jobs.filter(|(_, job)| !job.has_ended() && above(job)) {
+        let above = self.memory.above(&leaders, most);
+        let is_above = |job: &RunningJob| !job.has_ended() && above.contains(&job.process.pid());
+        for job in self.jobs.values_mut().filter(|job| is_above(job)) {
             job.blame(EndedFor::Memory(most));
             job.process.kill();
             job.stage = Stage::Killed;

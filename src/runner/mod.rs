@@ -54,6 +54,7 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink;
 use crate::runner::connection::InitConnection;
+use crate::runner::memory::MemoryLimiter;
 use crate::runner::redaction::Redaction;
 use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
@@ -217,6 +218,7 @@ fn assemble(
         killed: BTreeMap::new(),
         ending: BTreeMap::new(),
         children: OwnChildren::open(),
+        memory: MemoryLimiter::default(),
         has_looked: false,
         has_cut_off: false,
         exit: None,

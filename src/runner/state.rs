@@ -10,6 +10,7 @@ use mio::{Interest, Poll, Token};
 
 use crate::runner::connection::InitConnection;
 use crate::runner::job::{JobNumber, RunningJob};
+use crate::runner::memory::MemoryLimiter;
 use crate::runner::start::Starter;
 use crate::runner::streams::{JobStream, OutputReader};
 use ojs_lifecycle::api::Moment;
@@ -70,6 +71,7 @@ pub struct Runner {
     /// first such look, until they are reaped.
     pub ending: BTreeMap<Pid, Moment>,
     pub children: OwnChildren,
+    pub memory: MemoryLimiter,
     /// This turn has seen a list of the children, and reaped those that had ended. Without a list a
     /// job's process that is not reaped yet may hide others, so the turn looks again.
     pub has_looked: bool,

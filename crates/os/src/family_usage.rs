@@ -72,7 +72,7 @@ fn family(processes: &[ProcessMemory], root: Pid) -> Vec<&ProcessMemory> {
 
 /// The bytes that count for a process among several. Where no share can be read, its resident pages
 /// of this moment: a process that has just ended has none, whatever it had when the look began.
-fn share(pid: Pid) -> u64 {
+pub fn share(pid: Pid) -> u64 {
     let resident = || process_memory::of(pid).as_ref().map_or(0, resident);
     proportional(pid).unwrap_or_else(resident)
 }

@@ -29,6 +29,7 @@ pub type LoopWake = Arc<dyn Fn() + Send + Sync>;
 
 /// A thread that does the same work each time it is asked, because the work may block and the loop
 /// may not. Without this value the thread ends, after the work that is under way.
+#[derive(Debug)]
 pub struct Helper<R> {
     questions: Sender<()>,
     results: Receiver<Option<R>>,

@@ -169,3 +169,43 @@ if os.environ['OJS_JOB_TYPE'] == 'big':
     nobody_is_left(&mut init);
     init.stops();
 }
+
+/// A job of a parent with 60 MiB and four forks, which share them, or each have 60 MiB of their own.
+/// They end by themselves after some looks at their memory.
+fn forks(has_own: bool) -> String {
+    format!(
+        "import os, time
+kept = b'x' * (60 << 20)
+for _ in range(4):
+    if os.fork() == 0:
+        own = b'y' * (60 << 20) if {has_own} else b''
+        time.sleep(1.7)
+        os._exit(0)
+for _ in range(4):
+    os.wait()",
+        has_own = if has_own { "True" } else { "False" }
+    )
+}
+
+#[test]
+fn memory_that_the_forks_of_a_job_share_counts_once_for_its_limit() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = python(&stage, &forks(false))
+        .with("OJS_EXEC_MAX_MEMORY", "150MiB")
+        .start();
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn memory_that_each_fork_of_a_job_has_for_itself_adds_up_for_its_limit() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = python(&stage, &forks(true))
+        .with("OJS_EXEC_MAX_MEMORY", "150MiB")
+        .start();
+    assert_eq!(stage.failure("j1")["type"], "out_of_memory", "{}", init.story());
+    nobody_is_left(&mut init);
+    init.stops();
+}
