@@ -433,6 +433,11 @@ pub fn logged() -> usize {
     LOG.lock().unwrap().len()
 }
 
+/// What was logged since then.
+pub fn logged_since(since: usize) -> String {
+    LOG.lock().unwrap()[since..].to_owned()
+}
+
 /// Everything that we logged in this process. What dependencies log, the token among it, is dropped
 /// by `daemon::log`.
 pub static LOG: Mutex<String> = Mutex::new(String::new());

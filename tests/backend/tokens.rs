@@ -109,7 +109,7 @@ fn without_a_token_nothing_is_sent_and_one_line_says_so() {
     ask_until(&mut rig, |reply| *reply == no_credentials);
     assert!(tokens(&backend).iter().all(|token| token == "Bearer here"));
 
-    let log = LOG.lock().unwrap();
+    let log = LOG.lock().unwrap().clone();
     let path = file.display().to_string();
     let lines: Vec<&str> = log
         .lines()

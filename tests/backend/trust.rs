@@ -43,11 +43,7 @@ fn trusting(server: &TlsServer, certificates: &[&Certified]) -> (BackendSettings
 fn is_refused(settings: BackendSettings, words: &[&str]) {
     let since = logged();
     assert_eq!(Rig::new(settings).ask(beat()), failed(Failure::NotSent));
-    assert!(
-        is_logged(since, words),
-        "{words:?}: {}",
-        LOG.lock().unwrap().get(since..).unwrap()
-    );
+    assert!(is_logged(since, words), "{words:?}: {}", logged_since(since));
 }
 
 #[test]

@@ -34,7 +34,8 @@ pub fn seconds(duration: Duration) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// For a person, in the two largest units: `12.3 s`, `3 min 20 s`, `5 h`, `12 days 4 h`.
+/// For a person, in the two largest units: `12.3 s`, `3 min 20 s`, `5 h`, `9 days 4 h`. From ten days
+/// on in days alone.
 pub fn roughly(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 60 / 60);
@@ -42,7 +43,8 @@ pub fn roughly(duration: Duration) -> String {
         (0, _) => return tenths(duration),
         (_, 0) => ((minutes, "min"), (seconds % 60, "s")),
         (_, 1..48) => ((hours, "h"), (minutes % 60, "min")),
-        _ => ((hours / 24, "days"), (hours % 24, "h")),
+        (_, 48..240) => ((hours / 24, "days"), (hours % 24, "h")),
+        _ => ((hours / 24, "days"), (0, "h")),
     };
     let spelled = |(count, unit)| format!("{count} {unit}");
     match second {
@@ -142,7 +144,8 @@ mod tests {
             (3_599_999, "59 min 59 s"),
             (3_600_000, "1 h"),
             (172_799_000, "47 h 59 min"),
-            (1_051_200_000, "12 days 4 h"),
+            (792_000_000, "9 days 4 h"),
+            (1_051_200_000, "12 days"),
         ] {
             assert_eq!(roughly(Duration::from_millis(milliseconds)), words);
         }
