@@ -171,7 +171,7 @@ if os.environ['OJS_JOB_TYPE'] == 'big':
 }
 
 /// A job of a parent with 60 MiB and four forks, which share them, or each have 60 MiB of their own.
-/// They end by themselves after some looks at their memory.
+/// Forks that share them end by themselves after some looks at their memory.
 fn forks(has_own: bool) -> String {
     format!(
         "import os, time
@@ -179,11 +179,12 @@ kept = b'x' * (60 << 20)
 for _ in range(4):
     if os.fork() == 0:
         own = b'y' * (60 << 20) if {has_own} else b''
-        time.sleep(1.7)
+        time.sleep({seconds})
         os._exit(0)
 for _ in range(4):
     os.wait()",
-        has_own = if has_own { "True" } else { "False" }
+        has_own = if has_own { "True" } else { "False" },
+        seconds = if has_own { 60.0 } else { 1.7 }
     )
 }
 
