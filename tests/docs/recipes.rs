@@ -42,9 +42,9 @@ fn the_programs_of_the_recipes_parse() {
     parses("python", "jobs.py", 2, &["python3", "-c", ast]);
     parses("ruby", "worker.rb", 3, &["ruby", "-c"]);
     parses("js", "worker.mjs", 3, &["node", "--check"]);
-    // The first block of PHP is two places of an application, and no program.
-    let program = blocks("php")[1];
-    assert!(program.starts_with("<?php // worker.php\n"));
+    // The first block of PHP is two places of an application, which PHP reads as text.
+    assert!(blocks("php")[1].starts_with("<?php // worker.php\n"));
+    parses("php", "worker.php", 2, &["php", "-l"]);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn a_job_that_is_killed_while_a_tracer_does_not_let_go_of_its_end_fails_by_why_i
 
 fn fails_when_its_time_is_over(does: &str) -> Value {
     let stage = Stage::new();
-    let patience = [("OJS_TIMEOUT_GRACE", "3s")];
+    let patience = [("OJS_TIMEOUT_GRACE", "10s")];
     let (mut init, tracer) = is_traced_at_its_end(&stage, does, r#","timeout_ms":3000"#, &patience);
     let before = runner(&mut init);
     let error = stage.failure("traced");

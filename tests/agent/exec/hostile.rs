@@ -13,7 +13,9 @@ use crate::support::wait::wait_until;
 fn a_process_that_stops_itself_is_ended_when_its_time_is_over() {
     let stage = Stage::new();
     enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
-    let mut init = handler(&stage, "kill -STOP $$").with("OJS_TIMEOUT_GRACE", "3s").start();
+    let mut init = handler(&stage, "kill -STOP $$")
+        .with("OJS_TIMEOUT_GRACE", "10s")
+        .start();
     let error = stage.failure("j1");
     assert_eq!(
         (&error["code"], &error["retryable"]),
@@ -29,7 +31,7 @@ fn a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over_and_the_runne
     let stage = Stage::new();
     enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
     let mut init = handler(&stage, "trap '' TERM; while :; do sleep 0.05; done")
-        .with("OJS_TIMEOUT_GRACE", "3s")
+        .with("OJS_TIMEOUT_GRACE", "10s")
         .start();
     stage.wait_for_more(Endpoint::Fetch, 1);
     let runner = super::runner(&mut init);

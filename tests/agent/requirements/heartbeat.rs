@@ -246,9 +246,9 @@ fn c_08_a_heartbeat_that_is_refused_is_said_in_another_form_and_the_one_that_wor
     stage.enqueue([1]);
     // The number of jobs is refused by itself, as by every backend.
     stage.backend.once(Endpoint::Heartbeat, Behaviour::status(400));
-    let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+    let mut init = stage.worker(OBEYS).with(REGULAR.0, REGULAR.1).start();
     init.notes_line("job j1");
-    stage.backend.wait_for_count(Endpoint::Heartbeat, 7, PATIENCE);
+    stage.backend.wait_for_count(Endpoint::Heartbeat, 5, PATIENCE);
     let said: Vec<_> = stage
         .backend
         .records_of(Endpoint::Heartbeat)

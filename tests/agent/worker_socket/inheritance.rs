@@ -96,10 +96,13 @@ link.work()";
             let notes = init.notes().into_iter();
             notes.filter(|line| line.starts_with("has ")).collect()
         };
-        for number in 1..=3 {
+        for (number, job) in (1..=3).enumerate() {
             let before = of_each().len();
-            stage.enqueue([number]);
+            stage.enqueue([job]);
             assert!(wait_until(PATIENCE, || of_each().len() > before), "{}", init.story());
+            // A job that comes earlier may be the old one's.
+            let recycled = || init.log().matches("the worker was recycled in ").count();
+            assert!(wait_until(PATIENCE, || recycled() > number), "{}", init.story());
         }
         let of_each = of_each();
         assert!(of_each[0].starts_with("has /tmp "), "{of_each:?}");

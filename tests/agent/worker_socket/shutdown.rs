@@ -18,7 +18,7 @@ link.job()
 link.note_all()
 rest()";
 
-/// The same, and no SIGTERM ends it.
+/// The same as `HOLDS`, and no SIGTERM ends it.
 const STUCK: &str = "
 note_signals(signal.SIGTERM)
 link = Link()
@@ -157,7 +157,7 @@ fn a_job_acked_when_it_is_cancelled_in_the_stop_phase_is_acked() {
 }
 
 #[test]
-fn a_stopped_worker_is_woken_up_to_end() {
+fn a_stopped_worker_that_holds_a_job_is_ended_after_its_cancel_grace() {
     let stage = Stage::new();
     stage.enqueue([1]);
     let mut init = stage.worker(HOLDS).with("OJS_GRACE_PERIOD", "100ms").start();
@@ -264,6 +264,7 @@ rest()";
     init.signal(libc::SIGCONT);
     init.notes_line("signal 12");
     init.signal(libc::SIGTERM);
+    init.notes_line("signal 1");
     init.ends_with(0);
 }
 
