@@ -45,8 +45,8 @@ impl Descendants {
         self.everybody_was_asked = false;
     }
 
-    /// Notes a signal to the process group that this child leads: after a SIGTERM its members get no
-    /// other one as leftovers.
+    /// Notes a signal to the process group that this child leads: after a SIGTERM its members get
+    /// no other one as leftovers.
     pub fn group_is_signalled(&mut self, leader: Pid, signal: Signal) {
         if signal == Signal::TERM {
             self.asked_groups.retain(|leader, _| process::has_group(*leader));

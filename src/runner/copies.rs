@@ -3,8 +3,8 @@
 //!
 //! The keeper is a separate program and process. To PID 1 it is the first process of a prefork
 //! worker. PID 1 sends it a signal when the drain begins, and then no copy is started again. If the
-//! keeper ends first, PID 1 adopts the copies and ends them. Where ojs-init is not PID 1 its end is a
-//! SIGTERM for the keeper, which passes it on.
+//! keeper ends first, PID 1 adopts the copies and ends them. Where ojs-init is not PID 1, its end
+//! is a SIGTERM for the keeper, which passes it on.
 
 use std::ffi::{NulError, OsStr, OsString};
 use std::io;

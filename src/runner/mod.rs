@@ -78,7 +78,7 @@ use ojs_wire::runner::frames;
 /// Parent of the jobs' directories if the usual place cannot be written, as under a read-only root.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What `/proc/self/exe` has behind the path of a file that was removed, or replaced by a rename.
+/// The mark of `/proc/self/exe` behind the path of a file that was removed or replaced.
 const REMOVED: &[u8] = b" (deleted)";
 
 /// The name of the runner in its `ready` frame.
@@ -232,8 +232,8 @@ fn own_path() -> Option<OsString> {
     by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))
 }
 
-/// The name of a program's file without the kernel's mark on a file that was removed. An update puts
-/// another file in its place.
+/// The name of a program's file without the kernel's mark on a file that was removed. An update
+/// puts another file in its place.
 fn name_now(path: OsString) -> OsString {
     match path.as_bytes().strip_suffix(REMOVED) {
         Some(name) if !Path::new(&path).exists() => OsStr::from_bytes(name).to_owned(),

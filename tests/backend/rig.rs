@@ -433,7 +433,7 @@ pub fn logged() -> usize {
     LOG.lock().unwrap().len()
 }
 
-/// What was logged since then.
+/// The part of the log since then.
 pub fn logged_since(since: usize) -> String {
     LOG.lock().unwrap()[since..].to_owned()
 }

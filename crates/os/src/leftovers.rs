@@ -149,7 +149,7 @@ pub fn end_all_of(user: u32) -> io::Result<()> {
     match ended {
         Some(Ended::Exited(0)) => Ok(()),
         Some(Ended::Exited(errno)) => Err(io::Error::from_raw_os_error(errno.into())),
-        // It may have ended before its own signal, by one of its targets or for lack of time.
+        // The signal may have come before its own one, by one of its targets or for lack of time.
         Some(Ended::Signalled(_)) | None => Err(io::Error::from_raw_os_error(libc::EINTR)),
     }
 }

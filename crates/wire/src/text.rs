@@ -34,8 +34,8 @@ pub fn seconds(duration: Duration) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// For a person, in the two largest units: `12.3 s`, `3 min 20 s`, `5 h`, `9 days 4 h`. From ten days
-/// on in days alone.
+/// For a person, in the two largest units: `12.3 s`, `3 min 20 s`, `9 days 4 h`. Ten days and more
+/// are days alone.
 pub fn roughly(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 60 / 60);

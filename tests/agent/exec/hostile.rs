@@ -172,8 +172,8 @@ if os.environ['OJS_JOB_TYPE'] == 'big':
     init.stops();
 }
 
-/// A job of a parent with 60 MiB and four forks, which share them, or each have 60 MiB of their own.
-/// Forks that share them end by themselves after some looks at their memory.
+/// A job of a parent with 60 MiB and four forks, which share them, or each have as many of their
+/// own. Forks that share them end by themselves after some looks at their memory.
 fn forks(has_own: bool) -> String {
     format!(
         "import os, time

@@ -18,7 +18,7 @@ link.job()
 link.note_all()
 rest()";
 
-/// The same as `HOLDS`, and no SIGTERM ends it.
+/// A worker like `HOLDS`, and no SIGTERM ends it.
 const STUCK: &str = "
 note_signals(signal.SIGTERM)
 link = Link()
