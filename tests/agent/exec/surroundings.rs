@@ -36,6 +36,18 @@ os.execvp(sys.argv[1], sys.argv[1:])";
 }
 
 #[test]
+fn a_job_has_the_niceness_of_exec_nice_and_else_that_of_the_init() {
+    for (nice, expected) in [("", 3), ("5", 5), ("0", 0)] {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let start = program(&stage, &["nice"]).with("OJS_EXEC_NICE", nice);
+        let mut init = start.through(&["nice", "-n", "3"]).start();
+        acks(&stage, &init, &json!(expected));
+        init.stops();
+    }
+}
+
+#[test]
 fn a_job_opens_its_own_output_by_name_also_as_a_user_of_its_own() {
     for output in ["result", "log"] {
         let stage = Stage::new();

@@ -50,6 +50,16 @@ fn a_worker_that_closes_its_socket_on_its_way_out_keeps_its_exit_status() {
 }
 
 #[test]
+fn a_status_of_the_worker_that_is_mapped_ends_the_init_with_success() {
+    for (mapped, status) in [("9,143", 0), ("143", 9)] {
+        let stage = Stage::new();
+        let worker = stage.worker("link = Link(); link.ready(); os._exit(9)");
+        let mut init = worker.with("OJS_INIT_REMAP_EXIT", mapped).start();
+        init.ends_with(status);
+    }
+}
+
+#[test]
 fn a_worker_that_ended_in_good_order_is_not_started_again_on_failure_only() {
     let stage = Stage::new();
     let mut init = stage
