@@ -9,7 +9,7 @@ use crate::support::proc;
 use crate::{PATIENCE, images, looks_until};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 7] = [
+pub const ALL: [(&str, fn()); 8] = [
     (
         "a_worker_of_nobody_without_capabilities_on_a_read_only_root_does_its_jobs_and_stops",
         confined,
@@ -28,6 +28,10 @@ pub const ALL: [(&str, fn()); 7] = [
         out_of_memory_and_back,
     ),
     ("the_plain_init_passes_the_status_of_its_command_on", plain),
+    (
+        "a_file_at_its_usual_place_configures_the_worker_and_a_wrong_one_is_named",
+        usual_file,
+    ),
     (
         "the_seccomp_profile_refuses_root_with_sys_admin_what_reaches_into_others_and_the_kernel",
         profile,
@@ -149,6 +153,25 @@ fn plain() {
     assert_eq!(exit(&["sh", "-c", "exit 7"]), 7);
     assert_eq!(exit(&["sh", "-c", "kill -KILL $$"]), 137);
     assert_eq!(exit(&["/does-not-exist"]), 127);
+}
+
+fn usual_file() {
+    let server = Server::start(Options::default()).unwrap();
+    let file = images::shared("settings").join("ojs-init.toml");
+    let start = || Start::worker(&server).option(&format!("--volume={}:/etc/ojs-init.toml:ro", file.display()));
+    std::fs::write(&file, "[worker]\nlabels = [\"from-the-file\"]\n").unwrap();
+    let worker = start().start();
+    let shown = worker.exec(&["/ojs-init", "config", "show"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let row = shown.lines().find(|line| line.contains("from-the-file"));
+    assert!(row.is_some_and(|row| row.contains("/etc/ojs-init.toml")), "{shown}");
+    assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());
+
+    std::fs::write(&file, "[worker]\nlabel = 1\n").unwrap();
+    let wrong = start().start();
+    assert_eq!(wrong.ends(PATIENCE).status, 2);
+    let log = wrong.log();
+    assert!(log.contains("/etc/ojs-init.toml") && log.contains("label"), "{log}");
 }
 
 /// Makes each call with arguments that harm nobody, and prints those that are not permitted. The

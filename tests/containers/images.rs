@@ -137,7 +137,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A file of the tests' own, where containers can have it as a volume: everybody may write to it.
+/// A directory of the tests' own that containers can have as a volume: everybody may write to it.
 pub fn shared(name: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = engine().at(name);
