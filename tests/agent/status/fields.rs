@@ -231,8 +231,11 @@ fn over_http_nobody_learns_an_id_a_label_a_queue_or_a_url() {
         .as_str()
         .unwrap()
         .to_owned();
-    for name in ["secret", "python", host, id.as_str()] {
-        assert!(!answer.body.contains(name), "{name}: {answer:?}");
+    let probes_too = ["/livez", "/readyz", "/healthz"].map(|path| probes.get(path));
+    for answer in probes_too.iter().chain([&answer]) {
+        for name in ["secret", "python", host, id.as_str()] {
+            assert!(!answer.body.contains(name), "{name}: {answer:?}");
+        }
     }
     let head = probes.ask("HEAD /status HTTP/1.1\r\n\r\n");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
