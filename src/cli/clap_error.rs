@@ -4,14 +4,16 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::usage::{UsageError, of_message, of_order, stray, unknown_option};
+use super::usage::{UsageError, negative, of_message, of_order, stray, unknown_option};
 
 /// The error of clap, in ojs-init's words if they are clearer. `parses` returns whether a command
 /// line supervises a command.
 pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     let is_of_a_word = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
     if let Some(word) = word(error).filter(|_| is_of_a_word) {
-        return if word.starts_with('-') {
+        return if let Some(error) = negative(word, args) {
+            error
+        } else if word.starts_with('-') {
             unknown_option(word, context(error, ContextKind::SuggestedArg), args)
         } else {
             stray(word, args, parses)

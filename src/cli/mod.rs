@@ -30,4 +30,4 @@ pub use command::{full, parse};
 pub use command_line::{CommandLine, HealthOf, JobWord, Order, PrestopWait};
 #[cfg(not(feature = "agent"))]
 pub use init_only::parse;
-pub use usage::{UsageError, no_command};
+pub use usage::{UsageError, no_command, slip, without_usage};

@@ -151,6 +151,40 @@ fn a_wrong_word_behind_job_is_one_line_whose_first_words_are_the_cause() {
 }
 
 #[test]
+fn a_negative_number_is_a_missing_value_and_no_unknown_option() {
+    for (args, start) in [
+        (
+            &["--concurrency", "-3", "--", "x"][..],
+            "--concurrency needs a value, and \"-3\" looks like an option; accepted: a whole number from 1",
+        ),
+        (
+            &["run", "--grace-period", "-5s", "x"],
+            "--grace-period needs a value, and \"-5s\" looks like an option; accepted: 250ms, 25s,",
+        ),
+        (&["-3", "--", "x"], "unknown option -3"),
+    ] {
+        let message = message(args);
+        assert!(message.starts_with(start), "{message}");
+        assert!(!crate::cli::without_usage(&message).contains("Usage"), "{message}");
+        assert!(message.contains("\n\nUsage: "), "{message}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_may_be_a_word_that_was_meant_for_ojs_init() {
+    use crate::cli::slip;
+    for (program, meant) in [
+        ("status", "--entrypoint /ojs-init"),
+        ("config", "--entrypoint /ojs-init"),
+        ("--concurrency", "in front of --"),
+        ("python3 worker.py", "each word apart"),
+    ] {
+        assert!(slip(program).contains(meant), "{program}");
+    }
+    assert_eq!(slip("python3"), "");
+}
+
+#[test]
 fn a_switch_takes_a_value_only_with_an_equals_sign() {
     assert_eq!(
         run(&["--subreaper=false", "--", "x"]).1,

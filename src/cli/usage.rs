@@ -15,6 +15,24 @@ pub fn no_command() -> UsageError {
     with_usage("there is no COMMAND to supervise", RUN)
 }
 
+/// The cause alone, for a place that has one line.
+pub fn without_usage(message: &str) -> &str {
+    message.split("\n\n").next().unwrap_or(message)
+}
+
+/// A hint for a user whose program is not there because the word was meant for ojs-init.
+pub fn slip(program: &str) -> &'static str {
+    if names::names().any(|name| name == program) {
+        "; it is a subcommand of ojs-init: where ENTRYPOINT ends with --, run it with --entrypoint /ojs-init"
+    } else if program.starts_with('-') {
+        "; options of ojs-init stand in front of --, in ENTRYPOINT, and each has a variable too"
+    } else if program.contains(' ') {
+        "; no shell takes it apart: write each word apart"
+    } else {
+        ""
+    }
+}
+
 /// The usage of a command line that supervises COMMAND.
 pub(super) const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
@@ -60,6 +78,26 @@ fn flag_of_key(option: &str) -> Option<String> {
     let is_it = |key: &&&'static Row| key.toml.is_some_and(|key| spelled(key) == name);
     let flag = KEYS.iter().find(is_it)?.flag?;
     Some(format!("--{flag}"))
+}
+
+/// The error for a negative number behind the option of a key, which is read as an option itself.
+#[cfg(feature = "agent")]
+pub(super) fn negative(option: &str, args: &[OsString]) -> Option<UsageError> {
+    let is_number = option
+        .strip_prefix('-')?
+        .starts_with(|first: char| first.is_ascii_digit());
+    let position = args.iter().position(|arg| arg.to_string_lossy().starts_with(option))?;
+    let (flag, value) = (
+        args.get(position.checked_sub(1)?)?.to_str()?,
+        args[position].to_string_lossy(),
+    );
+    let name = flag.strip_prefix("--").filter(|_| is_number)?;
+    let key = KEYS.iter().find(|key| key.flag == Some(name))?;
+    let problem = format!(
+        "{flag} needs a value, and {value:?} looks like an option; accepted: {}",
+        key.accepted()
+    );
+    Some(of_order(args, &problem).unwrap_or_else(|| with_usage(&problem, RUN)))
 }
 
 /// The error for a word in the place of an option, a subcommand or `--`.

@@ -7,6 +7,7 @@ use std::io;
 use log::warn;
 use nix::errno::Errno;
 
+use crate::cli;
 use crate::config::Process;
 use crate::daemon::log::remedy::remedy;
 use ojs_lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
@@ -226,7 +227,12 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFau
         Some(Errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
-    StartFailure::new(exit, format!("cannot execute {program:?}: {hint} ({})", reason(error)))
+    let slip = cli::slip(program).to_owned();
+    let slip = if exit == Exit::NotFound { slip } else { String::new() };
+    StartFailure::new(
+        exit,
+        format!("cannot execute {program:?}: {hint} ({}){slip}", reason(error)),
+    )
 }
 
 /// The meaning of an error's number. EAGAIN has a special meaning when a process is created.
