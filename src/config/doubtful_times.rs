@@ -1,11 +1,12 @@
-//! Times of a shutdown that are possible together, but hardly what an operator meant.
+//! Times that are possible, but hardly what an operator meant.
 
 use std::time::Duration;
 
 use super::build::HAS_AGENT;
 use super::keys::{CANCEL_GRACE, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY};
 use super::sections::Config;
-use super::values::duration::Human;
+use super::settings::Setting;
+use super::values::duration::{Human, parse};
 use super::values::enums::Mode;
 use ojs_lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
@@ -15,16 +16,30 @@ const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINAT
 /// A complete sentence about each doubtful time. `times` follow from the configuration and from the
 /// environment of the process, because a default limit depends on that.
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
+    let mut doubts: Vec<_> = config.settings.iter().map(|set| milliseconds(config, set)).collect();
     let limits = &config.shutdown.limits;
     let is_unlimited = limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit;
     if config.mode == Mode::None && is_unlimited {
-        return Vec::new();
+        return doubts.into_iter().flatten().collect();
     }
-    let mut doubts = vec![no_limit_left(config, times), margin(config, times)];
+    doubts.extend([no_limit_left(config, times), margin(config, times)]);
     if HAS_AGENT && config.mode != Mode::None {
         doubts.extend([cancel_grace(config, times), term_delay(config, times)]);
     }
     doubts.into_iter().flatten().collect()
+}
+
+/// A bare number above an hour of seconds that looks like milliseconds: whole thousands.
+fn milliseconds(config: &Config, set: &Setting) -> Option<String> {
+    let is_time = set.key.notation.placeholder.starts_with("TIME");
+    let time = Some(set.value.shown()).filter(|_| is_time && set.is_bare)?;
+    let seconds = parse(&time)?.as_secs();
+    (seconds > 3_600 && seconds.is_multiple_of(1_000)).then(|| {
+        format!(
+            "{}: a bare number is seconds; if milliseconds are meant, write {seconds}ms.",
+            config.settings.describe(set.key),
+        )
+    })
 }
 
 /// A preStop hook that lasts longer than the assumed limit of an orchestrator. If the limit is
@@ -191,6 +206,33 @@ mod tests {
             &["prestop_time = 15s", "leaves 0s", "OJS_TERMINATION_GRACE_PERIOD"],
         );
         assert_eq!(doubts(&given, Surroundings::Kubernetes), [""; 0]);
+    }
+
+    #[test]
+    fn a_bare_number_that_looks_like_milliseconds_is_a_warning() {
+        for (name, value, shown) in [
+            (
+                "OJS_TERMINATION_GRACE_PERIOD",
+                "30000",
+                "termination_grace_period = 8h20m",
+            ),
+            ("OJS_EXIT_WHEN_IDLE", "5000", "exit_when_idle = 1h23m20s"),
+        ] {
+            let doubts_of = |text: &str| {
+                doubts(
+                    &Given::agent().variable(&format!("{name}={text}")),
+                    Surroundings::Kubernetes,
+                )
+            };
+            let said = doubts_of(value).join("\n");
+            assert_says(
+                &said,
+                &[shown, "a bare number is seconds", &format!("write {value}ms.")],
+            );
+            for meant in ["7200", "1000", "30000s", "30000ms"] {
+                assert_eq!(doubts_of(meant), [""; 0], "{name} {meant}");
+            }
+        }
     }
 
     #[test]

@@ -145,12 +145,10 @@ impl Document<'_> {
         let source = self.source(name);
         match texts(key.notation.form, value) {
             Ok(texts) => settings.offer(key, &texts.iter().map(AsRef::as_ref).collect::<Vec<_>>(), source),
-            Err(problem) => Err(ConfigError::value(
-                key,
-                self.text.get(span).unwrap_or_default(),
-                &source,
-                &problem,
-            )),
+            Err(problem) => {
+                let written = value.as_str().or_else(|| self.text.get(span));
+                Err(ConfigError::value(key, written.unwrap_or_default(), &source, &problem))
+            }
         }
     }
 
@@ -194,14 +192,20 @@ fn hint(name: &str) -> String {
             .find(|(_, last)| *last == anywhere)
             .map(|(full, _)| full.to_owned())
     });
-    let sections = keys()
-        .filter_map(|(full, _)| full.split('.').next())
-        .filter(|_| section.is_empty());
-    let meant = meant.or_else(|| most_alike(name, sections).map(|name| format!("[{name}]")));
-    match meant {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => "`ojs-init config show` lists all keys".to_owned(),
+    let mut sections: Vec<&str> = keys().filter_map(|(full, _)| full.split('.').next()).collect();
+    sections.sort_unstable();
+    sections.dedup();
+    let like_it = sections.iter().copied().filter(|_| section.is_empty());
+    let meant = meant.or_else(|| most_alike(name, like_it).map(|name| format!("[{name}]")));
+    if let Some(meant) = meant {
+        return format!("did you mean {meant}?");
     }
+    if !is_section(section) {
+        return format!("accepted sections: {}", sections.join(", "));
+    }
+    let inside = keys().filter(|(full, _)| full.split('.').next() == Some(section));
+    let inside: Vec<&str> = inside.map(|(_, last)| last).collect();
+    format!("accepted in [{section}]: {}", inside.join(", "))
 }
 
 fn is_section(name: &str) -> bool {
@@ -338,7 +342,15 @@ mod tests {
             ("[worker]\nurl = \"x\"", "did you mean backend.url?"),
             ("[bakend]\nxxxx = 1", "did you mean [backend]?"),
             ("[process]\nsubreaper = true", "use --subreaper or OJS_INIT_SUBREAPER"),
-            ("[worker]\nzzz = 1", "config show"),
+            (
+                "[process]\nzzz = 1",
+                "is not a key of the configuration; accepted in [process]: user",
+            ),
+            (
+                "[zzz]\nx = 1",
+                "accepted sections: backend, exec, gateway, health, log, otel, ",
+            ),
+            ("[worker]\nconcurrency = \"many\"", "worker.concurrency = \"many\" ("),
             ("[worker.queues]\nx = 1", "wrong type (table)"),
             ("worker = 1", "write [worker]"),
             ("[worker]\nconcurrency = true", "wrong type (boolean)"),

@@ -17,6 +17,8 @@ pub struct Setting {
     /// Its value, of the key's type.
     pub value: Arc<dyn AnyValue>,
     pub source: Source,
+    /// Whether it was written as a number without a unit.
+    pub is_bare: bool,
 }
 
 impl PartialEq for Setting {
@@ -44,7 +46,13 @@ impl Settings {
         }
         match (key.values.read)(texts) {
             Ok(value) if self.get(key).is_none() => {
-                self.0.push(Setting { key, value, source });
+                let is_bare = texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                self.0.push(Setting {
+                    key,
+                    value,
+                    source,
+                    is_bare,
+                });
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -80,6 +88,7 @@ impl Settings {
             key,
             value: Arc::new(value),
             source,
+            is_bare: false,
         });
     }
 

@@ -205,8 +205,8 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     }
     if backend.pass_token && config.mode == Mode::Gateway {
         warnings.push(format!(
-            "{} leaves the worker OJS_INIT_HEADERS and OJS_PROXY alone: in mode gateway its OJS_AUTH_TOKEN is a bearer for \
-             the gateway, never the backend's token.",
+            "{} passes only OJS_INIT_HEADERS and OJS_PROXY to the worker: in mode gateway its OJS_AUTH_TOKEN is a bearer \
+             for the gateway, never the backend's token.",
             settings.describe(&PASS_TOKEN)
         ));
     }
@@ -450,7 +450,7 @@ mod tests {
         assert_says(
             &said,
             &[
-                "backend.pass_token = true (environment OJS_PASS_TOKEN)",
+                "backend.pass_token = true (environment OJS_PASS_TOKEN) passes only OJS_INIT_HEADERS and OJS_PROXY",
                 "a bearer for the gateway",
             ],
         );

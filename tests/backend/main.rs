@@ -334,16 +334,21 @@ fn more_reports_than_there_is_room_for_are_refused_at_once_and_each_is_answered_
 
 #[test]
 fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
-    let error = |path: &str, as_key: bool| {
-        let mut settings = settings("https://127.0.0.1:1");
+    let given = |url: &str, path: &str, as_key: bool| {
+        let mut settings = settings(url);
         if as_key {
             settings.backend.cert_file = Some(PathBuf::from(path));
             settings.backend.key_file = Some(PathBuf::from(path));
         } else {
             settings.backend.ca_file = Some(PathBuf::from(path));
         }
-        start_error(settings)
+        settings
     };
+    let error = |path: &str, as_key: bool| start_error(given("https://127.0.0.1:1", path, as_key));
+    // The warning says that http uses neither, so neither is read.
+    for as_key in [false, true] {
+        assert!(can_start(given("http://127.0.0.1:1", "/nonexistent/ca.pem", as_key)));
+    }
     let missing = error("/nonexistent/ca.pem", false);
     assert!(
         missing.starts_with("backend.ca_file = /nonexistent/ca.pem: cannot be read:"),

@@ -282,6 +282,12 @@ impl Drop for Rig {
 }
 
 /// The error of a start that cannot be.
+pub fn can_start(settings: BackendSettings) -> bool {
+    let poll = Poll::new().unwrap();
+    let waker = Waker::new(poll.registry(), TOLD).unwrap();
+    Backend::start(settings, Arc::new(waker)).is_ok()
+}
+
 pub fn start_error(settings: BackendSettings) -> String {
     let poll = Poll::new().unwrap();
     let waker = Waker::new(poll.registry(), TOLD).unwrap();

@@ -22,11 +22,14 @@ pub(in crate::daemon) const CA_FILE: &str = "backend.ca_file";
 const CERT_FILE: &str = "backend.cert_file";
 const KEY_FILE: &str = "backend.key_file";
 
-/// Reads the files that TLS needs, even if the backend's URL is http and needs none.
+/// Reads the files that TLS needs; none if the backend's URL is not https.
 ///
 /// # Errors
 /// A file is unusable; the sentence names setting and file.
 pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, String> {
+    if !backend.is_https() {
+        return Ok(None);
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificates = match &backend.ca_file {
         Some(path) => certificates(CA_FILE, path)?,
@@ -40,9 +43,6 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
         (Some(cert_file), Some(key_file)) => Some(own_certificate(cert_file, key_file, &provider)?),
         (Some(_) | None, Some(_) | None) => None,
     };
-    if !backend.is_https() {
-        return Ok(None);
-    }
     let unusual = |error: &dyn fmt::Display| format!("TLS cannot be set up: {error}");
     let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .build()
