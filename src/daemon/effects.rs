@@ -78,8 +78,8 @@ impl EventLoop {
                         traces.end();
                     }
                     let words = self.narrator.backend_error();
-                    self.termination_log
-                        .write(termination_log::text(&account, words.as_deref()));
+                    let text = termination_log::text(&account, words.as_deref(), self.narrator.no_worker());
+                    self.termination_log.write(text);
                 }
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }

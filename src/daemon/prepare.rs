@@ -60,7 +60,8 @@ pub fn refuse(messages: &[String], args: &[OsString], environ: &Environ) {
         return;
     }
     let mut termination_log = TerminationLog::open_for_error(salvaged.termination_log.as_deref());
-    termination_log.write(termination_log::not_started(&messages.join("; "), Exit::Usage.code()));
+    let causes: Vec<&str> = messages.iter().map(|message| cli::without_usage(message)).collect();
+    termination_log.write(termination_log::not_started(&causes.join("; "), Exit::Usage.code()));
     termination_log.finish();
 }
 

@@ -217,16 +217,17 @@ fn a_command_that_cannot_be_started_is_told_of() {
     let stage = Stage::new();
     let path = prepared(&stage, "");
     for (command, status, words) in [
-        ("/no/such/program", 127, "it was not found"),
-        ("/etc", 126, "it cannot be executed"),
+        ("/no/such/program", 127, "no such file"),
+        ("/etc", 126, "not an executable file"),
     ] {
         let mut init = told(stage.command(&[command]), &path).start();
         init.ends_with(status);
         reads(
             &init,
             &path,
-            &format!("the worker could not be started: {words}; exit status {status}\n"),
+            &format!("the worker could not be started: cannot execute \"{command}\": {words}"),
         );
+        reads(&init, &path, &format!("; exit status {status}\n"));
     }
 }
 

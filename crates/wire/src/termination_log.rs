@@ -17,7 +17,7 @@ pub const MOST_BYTES: usize = 4096;
 /// Most bytes of one job's name; nothing but the backend bounds it.
 const MOST_NAME_BYTES: usize = 100;
 
-/// Most bytes of the text about the backend.
+/// Most bytes of the log's text about the backend, or about a worker that could not be started.
 const MOST_TROUBLE_BYTES: usize = 600;
 
 /// Stands for the part that was cut.
@@ -27,10 +27,11 @@ const CUT: &str = "...";
 const TRUNCATED: &str = "truncated\n";
 
 /// The text: at most [`MOST_BYTES`] in lines, none of them empty. First the end of ojs-init, then
-/// the counts, then the names of the jobs that were cut off, one a line. `backend_error` is the
-/// log's text for the last request that the backend failed.
-pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
-    let mut text = format!("{}\n", first_line(account));
+/// the counts, then the names of the jobs that were cut off, one a line. `backend_error` and
+/// `no_worker` are the log's texts for the last request that the backend failed, and for a worker
+/// that could not be started.
+pub fn text(account: &EndReport, backend_error: Option<&str>, no_worker: Option<&str>) -> String {
+    let mut text = format!("{}\n", first_line(account, no_worker));
     if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
         let ran = account
             .ran
@@ -74,7 +75,7 @@ fn is_all_about_the_worker(account: &EndReport) -> bool {
 }
 
 /// The cause of the end, its course, the status and the time, each once.
-fn first_line(account: &EndReport) -> String {
+fn first_line(account: &EndReport, no_worker: Option<&str>) -> String {
     let cause = match account.cause {
         EndedBy::Asked(reason) => format!("{}: ", who(reason)),
         EndedBy::WorkerEnded => format!("the worker ended by itself{}: ", when(account)),
@@ -82,7 +83,10 @@ fn first_line(account: &EndReport) -> String {
             Some(cause) => format!("the worker was ended{}: {}", why_not_again(account), why_ended(cause)),
             None => "the worker was ended".to_owned(),
         },
-        EndedBy::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
+        EndedBy::NotStarted(status) => {
+            let why = printable(no_worker.unwrap_or(why_not_started(status)), MOST_TROUBLE_BYTES);
+            format!("the worker could not be started: {why}")
+        }
         EndedBy::AtOnce => String::new(),
     };
     let took = match tenths(account.took).as_str() {

@@ -42,7 +42,7 @@ fn named(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_first_line_alone_says_how_it_ended() {
-    let first = |account: &EndReport| text(account, None).lines().next().unwrap_or_default().to_owned();
+    let first = |account: &EndReport| text(account, None, None).lines().next().unwrap_or_default().to_owned();
     assert_eq!(
         first(&drained()),
         "SIGTERM: drained; exit status 0; the shutdown took 29.1 s"
@@ -65,6 +65,26 @@ fn the_first_line_alone_says_how_it_ended() {
 }
 
 #[test]
+fn a_worker_that_could_not_be_started_is_told_as_the_log_tells_it() {
+    let account = EndReport {
+        cause: EndedBy::NotStarted(127),
+        worker: None,
+        status: Some(127),
+        took: Duration::ZERO,
+        ..drained()
+    };
+    let why = "cannot execute \"./nope\": no such file";
+    assert_eq!(
+        text(&account, None, Some(why)),
+        format!("the worker could not be started: {why}; exit status 127\n")
+    );
+    assert_eq!(
+        text(&account, None, None),
+        "the worker could not be started: it was not found; exit status 127\n"
+    );
+}
+
+#[test]
 fn the_end_of_a_worker_is_told_once_and_what_is_told_is_how_long_it_ran() {
     let first = |worker: Ended, status: u8, took: u64| {
         let account = EndReport {
@@ -74,7 +94,7 @@ fn the_end_of_a_worker_is_told_once_and_what_is_told_is_how_long_it_ran() {
             took: Duration::from_millis(took),
             ..drained()
         };
-        text(&account, None)
+        text(&account, None, None)
     };
     let began = "the worker ended by itself 3 h 12 min after its start:";
     assert_eq!(first(Ended::Exited(1), 1, 3), format!("{began} exit status 1\n"));
@@ -94,7 +114,7 @@ fn what_became_of_the_jobs_that_were_cut_off_is_told_apart_from_all_others() {
     account.tally.cut_off_handed_back = 2;
     account.tally.handed_back = 1;
     account.tally.done = 3;
-    let text = text(&account, None);
+    let text = text(&account, None, None);
     assert!(
         text.contains("\njobs that were cut off: 2 handed back\nother jobs from then on: 3 done, 1 handed back\n"),
         "{text}"
@@ -113,7 +133,7 @@ fn types_are_there_where_there_is_room_for_all_of_them() {
         };
         account.tally.names = (0..count).map(job).collect();
         account.cut_off = count;
-        text(&account, None)
+        text(&account, None, None)
     };
     assert!(with_types(50).ends_with(" report.make\n"));
     let ids_alone = with_types(90);
@@ -126,7 +146,7 @@ fn types_are_there_where_there_is_room_for_all_of_them() {
 
 #[test]
 fn every_name_is_there_where_all_of_them_fit() {
-    let text = text(&cut_off(&["job-a", "job-b", "job-c"]), None);
+    let text = text(&cut_off(&["job-a", "job-b", "job-c"]), None, None);
     assert_eq!(named(&text), ["job-a", "job-b", "job-c"]);
 }
 
@@ -136,7 +156,7 @@ fn names_that_do_not_fit_are_left_out_and_that_is_said() {
         .map(|number| format!("0192f7a1-9b52-7c11-8d{number:018}"))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let text = text(&cut_off(&names), None);
+    let text = text(&cut_off(&names), None, None);
     let named = named(&text);
     assert!(
         text.len() <= MOST_BYTES && text.len() > MOST_BYTES - 60,
@@ -173,7 +193,7 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
     account.tally.left = 1;
     account.tally.left_names = BTreeMap::from([(JobId("good".into()), "mail".into())]);
     assert_eq!(
-        text(&account, None),
+        text(&account, None, None),
         "the worker was ended: job 0192\\u{1b}[2J (report) ran 30 s past its timeout; exit status 1\n\
          the worker: exit status 0, 3 h 12 min after its start\n\
          1 job left to the visibility timeout\n\
@@ -181,14 +201,14 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
          good mail\n"
     );
     account.cause = EndedBy::Asked(Reason::Sigterm);
-    let text = text(&account, None);
+    let text = text(&account, None, None);
     assert!(text.contains("\na process was ended: job 0192"), "{text}");
 }
 
 #[test]
 fn one_long_name_does_not_push_out_the_others() {
     let long = "x".repeat(3000);
-    let text = text(&cut_off(&[&long, "a", "y", "z"]), None);
+    let text = text(&cut_off(&[&long, "a", "y", "z"]), None, None);
     assert_eq!(named(&text), ["a", &format!("{}...", "x".repeat(97)), "y", "z"]);
 }
 
@@ -196,6 +216,7 @@ fn one_long_name_does_not_push_out_the_others() {
 fn no_name_breaks_a_line_or_reaches_a_terminal() {
     let text = text(
         &cut_off(&["a\nexit status 0", "b\u{1b}[2J", "c\u{202e}d", "grün"]),
+        None,
         None,
     );
     assert_eq!(
@@ -229,7 +250,7 @@ proptest! {
         account.tally.left_names = left.take(MOST_LEFT_NAMES).map(|name| (name, "".into())).collect();
         let all = account.tally.names.len() + account.tally.left_names.len();
         let headings = usize::from(!account.tally.names.is_empty()) + usize::from(!account.tally.left_names.is_empty());
-        let text = text(&account, None);
+        let text = text(&account, None, None);
         prop_assert!(text.len() <= MOST_BYTES, "{}", text.len());
         prop_assert!(text.starts_with("SIGTERM: ") && text.ends_with('\n'));
         let is_heading = |line: &&str| line.ends_with("cut off:") || *line == "left to the visibility timeout:";
@@ -254,7 +275,7 @@ fn the_jobs_that_a_worker_held_when_it_ended_are_named_with_their_types() {
         },
         ..drained()
     };
-    let text = text(&account, None);
+    let text = text(&account, None, None);
     assert!(
         text.ends_with("jobs from then on: 2 failed\nheld by the worker when it ended:\na segv\nb mail\n"),
         "{text}"
@@ -275,11 +296,11 @@ fn a_worker_that_never_registered_says_so_and_why() {
         ..drained()
     };
     assert_eq!(
-        text(&account, Some("status 403 forbidden")).lines().nth(1),
+        text(&account, Some("status 403 forbidden"), None).lines().nth(1),
         Some("the worker: exit status 0, 3 h 12 min after its start")
     );
     assert_eq!(
-        text(&account, Some("status 403 forbidden")).lines().nth(2),
+        text(&account, Some("status 403 forbidden"), None).lines().nth(2),
         Some("never registered: the backend refuses the credentials for 3 min 10 s (status 403 forbidden)")
     );
 }

@@ -407,7 +407,7 @@ impl World {
             }
             Effect::AbandonCall(id) => self.calls.retain(|(known, _)| *known != id),
             Effect::WriteTerminationLog(report) => {
-                assert!(!ojs_wire::termination_log::text(&report, None).is_empty());
+                assert!(!ojs_wire::termination_log::text(&report, None, None).is_empty());
             }
             Effect::DropClient(client) => {
                 self.clients.remove(&client);

@@ -46,9 +46,9 @@ impl LastWords {
         self.no_worker = Some(why);
     }
 
-    /// Whether the last attempt to start it failed for good.
-    pub fn has_none(&self) -> bool {
-        self.no_worker.is_some()
+    /// Why the last attempt to start it failed for good, if it did.
+    pub fn why_none(&self) -> Option<&str> {
+        self.no_worker.as_deref()
     }
 
     /// There is no process for it at the moment, for this reason.

@@ -60,6 +60,11 @@ impl Narrator {
         self.backend_error.clone()
     }
 
+    /// Why there is no worker, as the log has it, if the last attempt to start it failed for good.
+    pub fn no_worker(&self) -> Option<&str> {
+        self.last_words.why_none()
+    }
+
     /// Writes the record of a notice. `words` are those of the answer that the lifecycle handles,
     /// and empty while it handles none.
     pub fn narrate(&mut self, notice: &Notice, words: &Words) {
@@ -159,7 +164,9 @@ impl Narrator {
     fn ending(&mut self, notice: &EndingNotice, now: Duration) -> Option<LogRecord> {
         Some(match notice {
             // A worker that could not be started has no story, so the last words suffice.
-            EndingNotice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
+            EndingNotice::StateChanged { reason, .. }
+                if *reason == Reason::Worker && self.last_words.why_none().is_some() =>
+            {
                 return None;
             }
             EndingNotice::StateChanged { state, reason } => self.state_changed(*state, *reason),

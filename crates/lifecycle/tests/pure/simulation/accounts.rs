@@ -16,7 +16,7 @@ pub struct Accounts {
 
 impl Accounts {
     pub fn written(&mut self, account: &EndReport) -> Kept {
-        let text = termination_log::text(account, None);
+        let text = termination_log::text(account, None, None);
         promise!("a termination log that fits", text.len() <= MOST_BYTES, "{text}");
         let names = &account.tally.names;
         promise!(

@@ -56,7 +56,7 @@ pub fn effect(effect: &Effect) -> String {
 
 /// Line by line, as it is written.
 fn termination_log(account: &EndReport) -> String {
-    let text = termination_log::text(account, None);
+    let text = termination_log::text(account, None, None);
     let lines = text.lines().map(|line| format!("\n         >   {line}"));
     format!("termination log:{}", lines.collect::<String>())
 }
