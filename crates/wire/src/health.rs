@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::roughly;
 use crate::trouble::sentence;
 use ojs_lifecycle::api::{Health, Unhealthy};
 
@@ -35,7 +36,11 @@ pub(crate) fn reasons(health: &Health, words: Option<&str>) -> Vec<UnhealthyReas
 
 fn reason(trouble: &Unhealthy) -> UnhealthyReason {
     let (code, message) = match trouble {
-        Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
+        Unhealthy::Quiet => (
+            "quiet",
+            "no new jobs are taken: an operator, a preStop hook or the backend asked for quiet; `ojs-init status` says which"
+                .to_owned(),
+        ),
         Unhealthy::Terminate => ("terminate", "it is shutting down".to_owned()),
         Unhealthy::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
         Unhealthy::WorkerNotReady => (
@@ -57,8 +62,8 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
         Unhealthy::WorkerDisconnected { since } => (
             "worker_disconnected",
             format!(
-                "the worker runs, but none of its connections has taken jobs for {} s",
-                since.as_secs()
+                "the worker runs, but none of its connections has taken jobs for {}",
+                roughly(*since)
             ),
         ),
         Unhealthy::NoHeartbeat => (
@@ -72,9 +77,9 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
         Unhealthy::HeartbeatsLost { since, interval } => (
             "heartbeats_lost",
             format!(
-                "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",
-                since.as_secs(),
-                interval.as_millis()
+                "the backend accepted the last heartbeat {} ago, more than three intervals of {}",
+                roughly(*since),
+                roughly(*interval)
             ),
         ),
     };

@@ -57,8 +57,14 @@ pub fn because_of(record: LogRecord, reason: Option<Reason>) -> LogRecord {
         reason,
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont
     );
+    // A rule on the log must be able to tell a hook of the orchestrator from a person.
+    let name = if reason == Reason::Prestop {
+        "prestop"
+    } else {
+        reason.name()
+    };
     record
-        .with("reason", reason.name())
+        .with("reason", name)
         .with_any("signal", is_signal.then(|| asked_by(reason)))
 }
 
@@ -99,6 +105,14 @@ pub fn what_follows(state: WorkerState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pre_stop_hook_is_told_from_an_operator() {
+        for (reason, word) in [(Reason::Prestop, "prestop"), (Reason::Control, "control")] {
+            let record = format!("{:?}", because_of(info("x"), Some(reason)));
+            assert!(record.contains(&format!("{word:?}")), "{record}");
+        }
+    }
 
     #[test]
     fn outcomes_that_wait_are_not_called_jobs_in_progress() {

@@ -59,7 +59,7 @@ pub enum Unusable {
     #[error("everybody may replace files in {0}: chmod +t {0}")]
     Unprotected(PathBuf),
     /// The child cannot get there.
-    #[error("user {uid}, which the child runs as, may not pass {path}: chmod o+x {path}")]
+    #[error("user {uid}, which the worker runs as, may not pass {path}: chmod o+x {path}")]
     OutOfReach {
         /// The directory that the child may not pass.
         path: PathBuf,

@@ -44,7 +44,8 @@ fn the_exit_status_of_each_phase_is_that_of_the_endpoint() {
         &stage,
         &init,
         &["health"],
-        "not healthy: no new jobs are taken: somebody asked for quiet",
+        "not healthy: no new jobs are taken: an operator, a preStop hook or the backend asked for quiet; \
+         `ojs-init status` says which",
     );
     init.signal(libc::SIGTERM);
     init.logs("received SIGTERM");

@@ -158,7 +158,7 @@ fn a_yes_is_short_and_a_no_says_why() {
         body,
         "{\"status\":\"unavailable\",\"state\":\"running\",\"reasons\":[{\"code\":\"worker_not_ready\",\"message\":\"no \
          connection of the worker has said ready\"},{\"code\":\"heartbeats_lost\",\"message\":\"the backend accepted the \
-         last heartbeat 16 s ago, more than three intervals of 5000 ms: the backend is unreachable for 14 s; \
+         last heartbeat 16 s ago, more than three intervals of 5 s: the backend is unreachable for 14 s; \
          reservations lapse in 59 s\"}]}\n"
     );
 }
