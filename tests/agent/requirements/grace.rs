@@ -136,9 +136,9 @@ fn g_06_the_websites_variable_is_another_name_and_the_specifications_goes_before
 
 #[test]
 fn g_07_how_long_a_grace_period_should_be_is_documented_and_one_below_any_such_is_a_warning() {
-    let page = page("docs/lifecycle.md");
+    let page = page("docs/grace-period.md");
     assert!(
-        page.contains("the longest job, one heartbeat interval and some margin"),
+        page.contains("grace period = the longest job + a heartbeat interval (5 s) + some reserve"),
         "{page}"
     );
     let warns = |variables: &[(&str, &str)]| {
@@ -179,7 +179,7 @@ fn g_08_a_worker_that_neither_answers_nor_ends_is_gone_before_the_limit() {
 
 #[test]
 fn g_09_ten_seconds_more_than_the_grace_period_are_recommended_and_assumed_where_nobody_says() {
-    assert!(page("docs/lifecycle.md").contains("terminationGracePeriodSeconds` | the grace period + 10 s"));
+    assert!(page("docs/grace-period.md").contains("limit = grace period + time of the preStop hook + 10 s"));
     let line = announced(&[(GRACE, "25s"), (LIMIT, "")]);
     assert!(
         line.contains("jobs get 25 s; assuming that the orchestrator allows 35 s"),
@@ -195,7 +195,7 @@ fn g_10_the_10_s_of_docker_leave_5_s_and_a_start_says_what_to_set() {
         line.starts_with("ojs-init: warn: ") && line.contains("allows 10 s") && line.contains(LIMIT),
         "{line}"
     );
-    assert!(page("docs/lifecycle.md").contains("`stop_grace_period`"));
+    assert!(page("docs/grace-period.md").contains("`stop_grace_period: 60s`"));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn g_11_what_a_prestop_hook_used_after_its_sigtstp_is_gone_from_the_drain() {
 #[test]
 fn g_12_what_a_prestop_hook_uses_without_a_word_is_set_and_gone_from_the_drain() {
     assert_eq!(told(&[(LIMIT, "30s"), ("OJS_PRESTOP_TIME", "5s")]), "20000");
-    assert!(page("docs/lifecycle.md").contains("`OJS_PRESTOP_TIME=5s`"));
+    assert!(page("docs/grace-period.md").contains("`OJS_PRESTOP_TIME=5s`"));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn g_13_every_dockerfile_that_is_shown_uses_the_exec_form_and_a_shell_that_execs
     let mut shown = 0;
     for name in [
         "README.md",
-        "docs/lifecycle.md",
+        "docs/pid-1.md",
         "clients/python/README.md",
         "clients/node/README.md",
     ] {
@@ -243,7 +243,7 @@ fn g_13_every_dockerfile_that_is_shown_uses_the_exec_form_and_a_shell_that_execs
         }
     }
     assert!(shown >= 2);
-    assert!(page("docs/lifecycle.md").contains("exec form"));
+    assert!(page("docs/pid-1.md").contains("exec form"));
     // A script in front of the worker that ends with exec.
     let stage = Stage::new();
     let raw = root().join("tests/support/raw_worker.py").display().to_string();
