@@ -344,10 +344,13 @@ fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
         }
         settings
     };
-    let error = |path: &str, as_key: bool| start_error(given("https://127.0.0.1:1", path, as_key));
+    let error = |path: &str, as_key: bool| start_error(given("https://127.0.0.1:1", path, as_key)).unwrap();
     // The warning says that http uses neither, so neither is read.
     for as_key in [false, true] {
-        assert!(can_start(given("http://127.0.0.1:1", "/nonexistent/ca.pem", as_key)));
+        assert_eq!(
+            start_error(given("http://127.0.0.1:1", "/nonexistent/ca.pem", as_key)),
+            None
+        );
     }
     let missing = error("/nonexistent/ca.pem", false);
     assert!(

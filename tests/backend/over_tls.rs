@@ -316,7 +316,7 @@ fn a_key_that_does_not_belong_to_the_certificate_is_an_error_at_the_start_that_n
         key.display(),
         cert.display()
     );
-    assert_eq!(start_error(settings), expected);
+    assert_eq!(start_error(settings).unwrap(), expected);
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn files_that_cannot_be_used_are_errors_at_the_start_that_name_setting_and_file(
             &settings.backend.cert_file
         };
         let expected = format!("{setting} = {}: {expected}", file.clone().unwrap().display());
-        let error = start_error(settings);
+        let error = start_error(settings).unwrap();
         assert!(error.starts_with(&expected), "{error}\n{expected}");
     }
 }
@@ -398,7 +398,7 @@ fn a_ca_file_must_hold_one_certificate_that_can_be_read() {
     let error = |path: &Path| {
         let mut settings = settings("https://127.0.0.1:1");
         settings.backend.ca_file = Some(path.to_owned());
-        start_error(settings)
+        start_error(settings).unwrap()
     };
     let cases: [(&Path, &str); 4] = [
         (

@@ -281,17 +281,12 @@ impl Drop for Rig {
     }
 }
 
-/// The error of a start that cannot be.
-pub fn can_start(settings: BackendSettings) -> bool {
+/// The error of a start; none if it works.
+pub fn start_error(settings: BackendSettings) -> Option<String> {
     let poll = Poll::new().unwrap();
     let waker = Waker::new(poll.registry(), TOLD).unwrap();
-    Backend::start(settings, Arc::new(waker)).is_ok()
-}
-
-pub fn start_error(settings: BackendSettings) -> String {
-    let poll = Poll::new().unwrap();
-    let waker = Waker::new(poll.registry(), TOLD).unwrap();
-    Backend::start(settings, Arc::new(waker)).err().unwrap().to_string()
+    let error = Backend::start(settings, Arc::new(waker)).err();
+    error.map(|error| error.to_string())
 }
 
 pub fn worker() -> WorkerId {
