@@ -79,6 +79,7 @@ impl Workers {
 
     /// Notes a holder's `ready` with its conditions. Returns whether the holder is known.
     pub(crate) fn ready(&mut self, id: HolderId, ready: Ready, cx: &Context) -> bool {
+        let takes_jobs = ready.concurrency > 0;
         let notice = WorkerNotice::HolderReady {
             holder: id,
             concurrency: ready.concurrency,
@@ -91,7 +92,10 @@ impl Workers {
             self.capacity_is_said(notice, is_first, cx);
         }
         self.timers.cancel(WorkerTimer::Ready);
-        self.next_may_be_ready(id, cx);
+        // While the next one pauses, the old one is the only one that takes jobs.
+        if takes_jobs {
+            self.next_may_be_ready(id, cx);
+        }
         true
     }
 
