@@ -40,7 +40,7 @@ impl Jobs {
         let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
         let is_surplus = is_former || !cx.takes_jobs || is_full;
         let is_suspect = self.has_to_run_alone(&delivery, cx);
-        self.doubt_fails_of(id);
+        self.doubt_earlier(id, cx);
         let claim = self.ledger.add(delivery, worker.clone(), cx.now, grant);
         self.ledger.is_suspect(claim, is_suspect);
         self.end_hold_of(id, cx);
@@ -56,19 +56,18 @@ impl Jobs {
         true
     }
 
-    /// The job is delivered again, so the reservation of its earlier FAIL may have ended. That FAIL
-    /// would end the new attempt, which has not run.
-    fn doubt_fails_of(&mut self, id: &JobId) {
+    /// The job is delivered again, so the reservation of its earlier FAIL or requeue may have ended.
+    /// That outcome would end the new attempt, which has not run.
+    fn doubt_earlier(&mut self, id: &JobId, cx: &Context) {
         let earlier: Vec<Claim> = self.ledger.claims_of(id).collect();
         for claim in earlier {
-            let Some(job) = self.ledger.get_mut(claim) else {
-                continue;
-            };
-            if let Place::Reporting(report) = &mut job.place
-                && matches!(report.what, Outcome::Failed { .. })
+            if let Some(job) = self.ledger.get_mut(claim)
+                && let Place::Reporting(report) = &mut job.place
+                && !report.what.is_ack()
             {
                 report.is_seen_ours = false;
                 job.suspicion.may_have_lapsed = true;
+                self.forget_looks(claim, cx);
             }
         }
     }
@@ -127,7 +126,7 @@ impl Jobs {
             self.notify(JobNotice::Abandoned(Arc::clone(&delivery.subject), why));
             return true;
         }
-        self.forget_looks(claim);
+        self.forget_looks(claim, cx);
         self.regain(claim, cx);
         let Some(job) = self.ledger.get_mut(claim) else {
             return false;

@@ -292,9 +292,8 @@ impl Jobs {
     }
 
     fn looked_at_report(&mut self, claim: Claim, question: Question, view: &JobView, asked_at: Moment, cx: &Context) {
-        let came_again = self.came_again_since(claim, asked_at);
         let Some(job) = self.ledger.get_mut(claim) else { return };
-        let is_ours = is_ours(job, view) && !came_again;
+        let is_ours = is_ours(job, view);
         job.suspicion.may_have_lapsed &= !is_ours;
         if let Some(report) = self.ledger.report_mut(claim) {
             report.looks_fail_since = None;
@@ -316,18 +315,6 @@ impl Jobs {
                 self.nobody_shows_it(claim, question, cx)
             }
         }
-    }
-
-    /// Whether the job came with another reservation after this moment. A look of that moment may
-    /// show the reservation before.
-    fn came_again_since(&self, claim: Claim, asked_at: Moment) -> bool {
-        let Some(job) = self.ledger.get(claim) else {
-            return false;
-        };
-        let others = self.ledger.claims_of(job.id()).filter(|other| *other > claim);
-        let mut others = others.filter_map(|other| self.ledger.get(other));
-        let differs = |other: &Job| other.delivery.reservation.differs_from(&job.delivery.reservation);
-        others.any(|other| other.claimed_at >= asked_at && differs(other))
     }
 
     /// The outcome goes out as soon as there is room, without another look.

@@ -15,6 +15,7 @@ use crate::jobs::job::{Again, Grant, Job, LookStep};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
+use crate::jobs::stages::ReportStage;
 use crate::retry::state::is_of_an_outage;
 
 /// Time for which ojs-init tries to look at a repeated delivery.
@@ -132,27 +133,34 @@ impl Jobs {
         grant: Grant,
         cx: &Context,
     ) {
-        self.forget_looks(claim);
+        self.forget_looks(claim, cx);
         // The wait for a holder begins anew.
         self.timers.cancel(JobTimer::NoHandler(claim));
         self.ledger.replace(claim, delivery.clone());
         self.ledger.is_of(claim, worker, cx.now, grant);
-        let Some(job) = self.ledger.get(claim) else { return };
-        if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
+    }
+
+    /// Drops looks in flight, because they may still show the state before the newest reservation.
+    /// Looks that have to decide are made anew.
+    pub(super) fn forget_looks(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let lost = job.suspicion.look.take();
+        let again = job.again.as_ref().map(|again| again.step);
+        let report = job.report().map(|report| report.step);
+        if let Some(look) = lost {
+            self.say(Said::DropCall(look));
+        }
+        if let Some(LookStep::Looking(look)) = again {
+            self.say(Said::DropCall(look));
+        }
+        if again.is_some_and(|step| step != LookStep::Behind) {
             self.timers.cancel(JobTimer::LookAgain(claim));
             self.ledger.look_step(claim, LookStep::Due);
         }
-    }
-
-    /// Drops looks in flight, because they may still show the state before this reservation.
-    pub(super) fn forget_looks(&mut self, claim: Claim) {
-        let Some(job) = self.ledger.get(claim) else { return };
-        let again = match job.again.as_ref().map(|again| again.step) {
-            Some(LookStep::Looking(look)) => Some(look),
-            Some(LookStep::Behind | LookStep::Due | LookStep::Pausing) | None => None,
-        };
-        for look in [again, job.suspicion.look].into_iter().flatten() {
+        if let Some(ReportStage::Looking(look, _)) = report {
             self.say(Said::DropCall(look));
+            self.ledger.step(claim, ReportStage::Doubtful);
+            self.timers.arm(JobTimer::Report(claim), cx.now);
         }
     }
 
