@@ -82,6 +82,10 @@ impl LastWords {
                     "Worker stopped, and never registered: {why}; exit status {status}"
                 ))
             }
+            (EndedBy::Asked(_), _) if left.is_empty() && account.tally.died > 0 => warn(format_args!(
+                "Worker stopped; its process ended with {}; exit status {status}",
+                died(account)
+            )),
             (EndedBy::Asked(_), _) if left.is_empty() && account.is_forced() => {
                 info(format_args!("Worker stopped by force; exit status {status}"))
             }
@@ -139,12 +143,17 @@ fn left_to_lapse(account: &EndReport) -> String {
 
 /// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty if it held none.
 fn held(account: &EndReport) -> String {
-    let tally = &account.tally;
-    if tally.died == 0 {
-        return String::new();
+    match account.tally.died {
+        0 => String::new(),
+        _ => format!(", it held {}", died(account)),
     }
+}
+
+/// The jobs that failed because their process had ended, with their names.
+fn died(account: &EndReport) -> String {
+    let tally = &account.tally;
     let names = tally.died_names.iter().map(|(id, kind)| (&*id.0, &**kind));
-    format!(", it held {}: {}", jobs(tally.died), named(names, tally.died))
+    format!("{}: {}", jobs(tally.died), named(names, tally.died))
 }
 
 fn given_up(account: &EndReport) -> &'static str {

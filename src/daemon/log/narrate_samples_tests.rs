@@ -112,11 +112,15 @@ pub fn last_words() -> Vec<EndReport> {
         account(EndedBy::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137),
         account(EndedBy::WorkerEnded, None, 137),
         EndReport {
-            tally: ShutdownCounts {
-                died: 1,
-                died_names: [(job(3).id.clone(), job(3).kind.clone())].into(),
-                ..ShutdownCounts::default()
-            },
+            tally: with_one_that_died(),
+            ..account(
+                EndedBy::Asked(Reason::Sigterm),
+                Some(Ended::Signalled(Signal::KILL).into()),
+                137,
+            )
+        },
+        EndReport {
+            tally: with_one_that_died(),
             ..account(EndedBy::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137)
         },
         account(EndedBy::NotStarted(127), None, 127),
@@ -129,6 +133,14 @@ pub fn last_words() -> Vec<EndReport> {
             ..account(EndedBy::WorkerWasEnded, Some(Ended::Exited(143).into()), 1)
         },
     ]
+}
+
+fn with_one_that_died() -> ShutdownCounts {
+    ShutdownCounts {
+        died: 1,
+        died_names: [(job(3).id.clone(), job(3).kind.clone())].into(),
+        ..ShutdownCounts::default()
+    }
 }
 
 /// A process that ended while it held a job.

@@ -56,8 +56,8 @@ impl Jobs {
         true
     }
 
-    /// The job is delivered again, so the reservation of its earlier FAIL or requeue may have ended.
-    /// That outcome would end the new attempt, which has not run.
+    /// The job is delivered again, so the reservation of its earlier FAIL or requeue may have
+    /// ended. That outcome would end the new attempt, which has not run.
     fn doubt_earlier(&mut self, id: &JobId, cx: &Context) {
         let earlier: Vec<Claim> = self.ledger.claims_of(id).collect();
         for claim in earlier {
