@@ -1,6 +1,6 @@
 //! Connections that hang, in every way that one can: no heartbeat waits for them.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -170,24 +170,39 @@ fn requests_for_which_no_new_connection_can_be_had_take_turns_on_the_one_there_i
     drop(queued);
 }
 
-#[test]
-fn a_connection_that_was_made_while_we_stood_still_is_used_although_its_time_is_over() {
+/// A FETCH whose connection is made while nothing runs for `DELAY`, and that connection.
+fn connected_while_we_stood_still(connect_timeout: Duration, patience: Duration) -> (Rig, u64, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
     let queued: Vec<TcpStream> = std::iter::from_fn(|| TcpStream::connect_timeout(&address, SHORT).ok()).collect();
     let mut slow = settings(&format!("http://{address}"));
-    slow.backend.connect_timeout = DELAY;
+    slow.backend.connect_timeout = connect_timeout;
     let mut rig = Rig::new(slow);
-    let id = rig.send(fetch(1), PATIENCE);
+    let id = rig.send(fetch(1), patience);
     let held = rig.stand_still();
     let since = wait::now();
     for _ in &queued {
         listener.accept().unwrap();
     }
-    let (mut stream, _) = listener.accept().unwrap();
+    let (stream, _) = listener.accept().unwrap();
     wait::wait_until(PATIENCE, || since.elapsed() > DELAY);
     drop(held);
+    (rig, id, stream)
+}
+
+#[test]
+fn a_request_whose_time_is_over_when_its_connection_is_there_is_not_sent() {
+    let (rig, id, mut stream) = connected_while_we_stood_still(PATIENCE, DELAY);
+    assert_eq!(rig.next(), (id, failed(Failure::NotSent)));
+    let mut sent = Vec::new();
+    let _ = stream.read_to_end(&mut sent);
+    assert_eq!(String::from_utf8_lossy(&sent), "");
+}
+
+#[test]
+fn a_connection_that_was_made_while_we_stood_still_is_used_although_its_time_is_over() {
+    let (rig, id, mut stream) = connected_while_we_stood_still(DELAY, PATIENCE);
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (_, length) = read_head(&mut reader).unwrap().unwrap();
     skip(&mut reader, length).unwrap();

@@ -157,6 +157,7 @@ impl Backend {
             Some(Pending {
                 stage: RequestStage::Exchanging(exchange),
                 lane,
+                give_up,
                 ..
             }),
             Some(connection),
@@ -164,6 +165,10 @@ impl Backend {
         else {
             return;
         };
+        // ojs-init may have been paused since. A late FAIL can end the attempt of another worker.
+        if !exchange.is_sent() && *give_up <= turn.now {
+            return self.fail(id, &Fault::TooLate);
+        }
         let step = exchange.step(connection, &mut self.upstream.buffers, &mut self.spare);
         if *lane == Lane::Stream
             && let Some(events) = exchange.new_events()
