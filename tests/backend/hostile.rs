@@ -1,7 +1,7 @@
 //! Answers are what anybody may send: each is read within its bounds of time and size, and the next
 //! request works.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -351,4 +351,20 @@ fn every_endpoint_survives_every_status() {
         rig.ask(call);
     }
     assert!(!LOG.lock().unwrap().contains("internal error"));
+}
+
+#[test]
+fn an_outcome_is_answered_although_the_end_of_a_long_answer_to_it_is_late() {
+    let server = RawServer::start(|stream: &mut TcpStream, _: &Asked| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{")?;
+        stream.write_all(&[b' '; 100_000])?;
+        // Until ojs-init hangs up.
+        let _ = stream.read(&mut [0]);
+        Ok(())
+    });
+    let mut rig = Rig::new(settings(&server.url()));
+    let began = wait::now();
+    rig.send(ack("a"), PATIENCE);
+    assert_eq!(rig.next().1, Reply::Accepted);
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }

@@ -340,6 +340,11 @@ impl AnswerReader {
         }
     }
 
+    /// Whether a part of the body was dropped, and the rest will be.
+    pub(in crate::daemon) fn is_dropping(&self) -> bool {
+        self.is_dropping
+    }
+
     /// Counts the bytes of a head.
     fn count_head(&mut self, length: usize) -> Result<(), Fault> {
         if length > MOST_HEAD_BYTES {

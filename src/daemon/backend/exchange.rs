@@ -95,6 +95,11 @@ impl Exchange {
         ExchangeStep::Paused
     }
 
+    /// Whether all of the answer that counts is there, and the rest is dropped.
+    pub(in crate::daemon) fn is_dropping(&self) -> bool {
+        self.answer.is_dropping()
+    }
+
     /// The events that were received since the last call, if the answer is a stream of events.
     pub(in crate::daemon) fn new_events(&mut self) -> Option<Vec<u8>> {
         let is_stream = self.answer.head().is_some_and(|head| head.is_event_stream);

@@ -19,6 +19,9 @@ use ojs_wire::backend::request;
 /// that has been idle since.
 const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);
 
+/// Time for the rest of an answer that is dropped. It would only keep the connection.
+const DROPPING_FOR: Duration = Duration::from_millis(250);
+
 impl Backend {
     /// Number of armed timers, for the status.
     pub(in crate::daemon) fn timers(&self) -> usize {
@@ -170,6 +173,10 @@ impl Backend {
             return self.fail(id, &Fault::TooLate);
         }
         let step = exchange.step(connection, &mut self.upstream.buffers, &mut self.spare);
+        if exchange.is_dropping() {
+            let until = turn.now.after(DROPPING_FOR);
+            self.deadlines.arm_at_latest(BackendTimer::GiveUp(id), until);
+        }
         if *lane == Lane::Stream
             && let Some(events) = exchange.new_events()
             && !self.heard_events(id, &events, turn.now)
