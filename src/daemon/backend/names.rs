@@ -276,11 +276,7 @@ impl Half {
     /// or too old.
     fn forget_outlived(&mut self, now: Moment) {
         let is_gone = matches!(self.miss, Some((Miss::NoName | Miss::NoAddress, _)));
-        let is_old = self
-            .known
-            .as_ref()
-            .is_some_and(|(_, at)| at.elapsed(now) >= STALE_LIMIT);
-        if is_gone || is_old {
+        if is_gone || !self.may_be_used(now) {
             self.known = None;
         }
     }

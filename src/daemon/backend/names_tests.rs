@@ -310,6 +310,23 @@ fn an_address_that_serves_requests_outlives_a_name_server_that_fails_and_none_th
 }
 
 #[test]
+fn an_address_that_serves_requests_stays_while_only_the_other_family_is_answered() {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let look: Look = |host, port, family| match (family, COUNT.fetch_add(1, Ordering::Relaxed)) {
+        (AddressFamily::V4, 2..) => Err(NameError::Failed("try again".to_owned())),
+        (AddressFamily::V4, _) => found(host, port, family),
+        (AddressFamily::V6, _) => Ok(vec![address(6)]),
+    };
+    let mut rig = Rig::of(look);
+    for seconds in [0, 59, 118] {
+        rig.until(at(seconds * 1_000));
+        rig.hear(2, at(seconds * 1_000));
+        assert!(rig.known(at(seconds * 1_000)).contains(&address(1)), "{seconds}");
+        rig.names.served(address(1), at(seconds * 1_000));
+    }
+}
+
+#[test]
 fn without_a_thread_the_addresses_of_last_time_do() {
     let mut rig = rig("b", found, 1 << 60);
     let stack_bytes = |rig: &mut Rig, bytes| {
