@@ -29,8 +29,9 @@ const (
 	noJob = "ojs-worker-stop"
 )
 
-// jobID finds the id in a job that encoding/json refuses, if it stands before anything nested.
-var jobID = regexp.MustCompile(`"job"\s*:\s*\{[^{}\[\]]*?"id"\s*:\s*"([^"\\]+)"`)
+// jobID finds the id in front of a job that encoding/json refuses. Beyond that nobody knows whose
+// an "id" is.
+var jobID = regexp.MustCompile(`^\{"type":"job","job_id":("(?:[^"\\]|\\.)*")`)
 
 // frame is one of ojs-init or of the worker, of any type but ready. Type and JobID come first,
 // because ojs-init reads these also where the rest of an answer is too long or broken.
@@ -146,9 +147,10 @@ func (s *session) read() {
 func (s *session) refuse(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := jobID.FindSubmatch(line); found != nil {
+	var id string
+	if found := jobID.FindSubmatch(line); found != nil && json.Unmarshal(found[1], &id) == nil {
 		why := &Failure{Code: "invalid_job", Type: "UnreadableJob", Message: "encoding/json cannot read the job"}
-		s.enqueue(&frame{Type: "fail", JobID: string(found[1]), Error: why})
+		s.enqueue(&frame{Type: "fail", JobID: id, Error: why})
 	}
 }
 

@@ -14,8 +14,8 @@ const CLEANUP_TIME = 250;
  * The id of no job: the error that ojs-init sends about it tells that it has read what came before.
  */
 const NO_JOB = "ojs-worker-stop";
-/** The id in a job frame that JSON.parse refuses, if it stands before anything nested. */
-const JOB_ID = /"job"\s*:\s*\{[^{}[\]]*?"id"\s*:\s*"([^"\\]+)"/;
+/** The id in front of a job that JSON.parse refuses. Beyond that nobody knows whose an `id` is. */
+const JOB_ID = /^\{"type":"job","job_id":("(?:[^"\\]|\\.)*")/;
 /** The modes of ojs-init in which the worker gets no socket. */
 const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
 
@@ -120,9 +120,9 @@ class Session {
    * @param {string} line
    */
   #refuse(line) {
-    const job_id = JOB_ID.exec(line)?.[1];
+    const id = JOB_ID.exec(line)?.[1];
     const error = { retryable: false, code: "invalid_job", message: "Node.js cannot read the job" };
-    if (job_id !== undefined) this.#write({ type: "fail", job_id, error });
+    if (id !== undefined) this.#write({ type: "fail", job_id: JSON.parse(id), error });
     this.#services.log("ignored a line from ojs-init that is not a frame", "warn");
   }
 

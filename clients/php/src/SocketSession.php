@@ -165,13 +165,14 @@ final class SocketSession extends Session
     }
 
     /**
-     * A line that PHP cannot read, such as one with half a surrogate pair. If it is a job, the job
-     * fails.
+     * A line that PHP cannot read, such as one with half a surrogate pair. If a job's id is in front,
+     * the job fails. Beyond that nobody knows whose an `id` is.
      */
     private function refuse(string $line, \JsonException $error): void
     {
-        if (preg_match('/^\{"type":"job","job":\{[^{}[\]]*?"id": *"([\w.~-]+)"/', $line, $match) === 1) {
-            $this->link->write(Answer::fail($match[1], new Discard($error->getMessage(), type: 'UnreadableJob')));
+        if (preg_match('/^\{"type":"job","job_id":("(?:[^"\\\\]|\\\\.)*+")/', $line, $match) === 1) {
+            $failure = new Discard($error->getMessage(), code: 'invalid_job', type: 'UnreadableJob');
+            $this->link->write(Answer::fail(Json::decode($match[1]), $failure));
         }
         $this->runner->log->write('warning', 'PHP cannot read a frame of ' . strlen($line) . ' bytes from ojs-init');
     }

@@ -31,8 +31,8 @@ PROTOCOL = 1
 CLIENT = f"ojs-worker-python/{__version__} ({platform.python_implementation()} {platform.python_version()})"
 NO_JOB = "ojs-worker-stop"
 """The id of no job. ojs-init answers a heartbeat for it once it has read what came before."""
-JOB_ID = re.compile(r'"job"\s*:\s*{[^{}[\]]*?"id"\s*:\s*"([^"\\]+)"')
-"""The id in a frame that Python cannot read, if it stands before anything nested."""
+JOB_ID = re.compile(rb'{"type":"job","job_id":("(?:[^"\\]|\\.)*")')
+"""The id in front of a job that Python cannot read. Beyond that nobody knows whose an `id` is."""
 LOST_GRACE = 0.25
 """Seconds that handlers get to end when the connection is closed."""
 
@@ -352,11 +352,11 @@ class Session:
 
     def _on_unreadable(self, line: bytes, error: Exception) -> None:
         # Python's parser has limits of its own; a job that it refuses fails for good.
-        job = JOB_ID.search(line.decode(errors="replace"))
+        job = JOB_ID.match(line)
         if job is not None:
             why = f"Python cannot read the job: {type(error).__name__}"
             failure = {"retryable": False, "code": "invalid_job", "message": why}
-            self._send_soon(frame({"type": "fail", "job_id": job[1], "error": failure}))
+            self._send_soon(frame({"type": "fail", "job_id": json.loads(job[1]), "error": failure}))
         self.late_log.add(logging.ERROR, "a frame from ojs-init cannot be read: %s", type(error).__name__)
 
     def _on_ping_frame(self, received: Frame) -> None:

@@ -179,7 +179,7 @@ asyncio.run(main())
 
     def test_frames_that_cannot_be_read_are_no_end(self) -> None:
         process, connection = self.begin(QUICK + "worker.run()")
-        digits = b'{"type":"job","job":{"id":"j1","type":"t","args":[' + b"9" * 5000 + b"]}}\n"
+        digits = b'{"type":"job","job_id":"j1","job":{"id":"j1","type":"t","args":[' + b"9" * 5000 + b"]}}\n"
         connection.sock.sendall(b'nonsense\n[]\n{"type":"job"}\n{"type":"new"}\n')
         connection.sock.sendall(digits if sys.version_info > (3, 11) else b"")
         if sys.version_info > (3, 11):

@@ -188,7 +188,7 @@ class TestWorker < WorkerTest
   def test_frames_that_it_does_not_know_or_cannot_read_are_ignored
     serve { "ok" }
     @init.write(%({"type":"news"}\nnonsense\n[]\n))
-    @init.write(%({"type":"job","job":{"id":"deep","type":"t","args":#{"[" * 500}#{"]" * 500}}}\n))
+    @init.write(%({"type":"job","job_id":"deep","job":{"id":"deep","type":"t","args":#{"[" * 500}#{"]" * 500}}}\n))
     assert_equal(%w[deep invalid_job], @init.answer.then { |fail| [fail["job_id"], fail["error"]["code"]] })
     assert_equal("ok", @init.answer_to("j1")["result"])
     refute_includes(@log.string, "nonsense")

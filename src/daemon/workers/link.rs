@@ -10,7 +10,7 @@ use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::ids::{HolderId, ProcessId};
-use ojs_lifecycle::api::{Event, FromWorker, GivenJob, ToWorker, Trace};
+use ojs_lifecycle::api::{Event, FromWorker, ToWorker, Trace};
 use ojs_os::clock;
 use ojs_os::socket::{Piece, Stream, read_piece};
 use ojs_wire::backend::split::LARGE_JOB;
@@ -273,22 +273,15 @@ impl WorkerLink {
     }
 
     fn write(&mut self, word: ToWorker, context: Option<&Trace>, kind: Kind, hello: &HelloContext) -> Written {
-        if let ToWorker::Job(GivenJob {
-            envelope, checkpoint, ..
-        }) = &word
-            && (envelope.len() >= LARGE_JOB || context.is_some())
+        if let ToWorker::Job(job) = &word
+            && (job.envelope.len() >= LARGE_JOB || context.is_some())
         {
-            let checkpoint = checkpoint.as_deref();
-            let (head, mut tail) = encode_around(checkpoint, context.map(traceparent).as_deref());
-            if head.len() + envelope.len() + tail.len() > hello.max_frame + "\n".len() {
-                // The job fits into a frame, and its span's context does not.
-                tail = encode_around(checkpoint, None).1;
-            }
-            if envelope.len() < LARGE_JOB {
-                let frame = [&head, envelope.as_bytes(), &tail].concat();
+            let (head, tail) = encode_around(job, context.map(traceparent).as_deref(), hello.max_frame);
+            if job.envelope.len() < LARGE_JOB {
+                let frame = [&head, job.envelope.as_bytes(), &tail].concat();
                 return self.outbound.send(&frame, kind, &mut &self.stream);
             }
-            let frame = (head, envelope.clone(), tail);
+            let frame = (head, job.envelope.clone(), tail);
             // The memory of the envelope is free once the only clone is written.
             drop(word);
             return self.outbound.send_large(frame, &mut &self.stream);

@@ -227,7 +227,7 @@ final class ProcessTest extends TestCase
     {
         $init = $this->start();
         $init->frame('ready');
-        $init->sendRaw('{"type":"job","job":{"id":"odd","type":"pid","args":["\ud800"]}}');
+        $init->sendRaw('{"type":"job","job_id":"odd","job":{"id":"odd","type":"pid","args":["\ud800"]}}');
         self::assertSame(['odd', 'UnreadableJob'], [($frame = $init->answer())['job_id'], $frame['error']['type']]);
     }
 

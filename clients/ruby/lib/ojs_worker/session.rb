@@ -145,7 +145,7 @@ module OjsWorker
 
     # Ruby's parser has limits of its own; a job that it refuses fails for good.
     def on_unreadable(line, error)
-      id = line.scrub("?")[Wire::JOB_ID, 1]
+      id = line.scrub("?")[Wire::JOB_ID, 1]&.then { |text| JSON.parse(text) }
       @log.add(:warn, "a frame from ojs-init cannot be read: #{error.message} (job #{id || "unknown"})")
       return unless id
       described = { retryable: false, code: "invalid_job", message: "Ruby cannot read the job: #{error.message}" }

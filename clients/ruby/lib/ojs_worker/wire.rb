@@ -12,8 +12,8 @@ module OjsWorker
     READ_DEPTH = 400
     # The classes of an object's keys.
     KEYS = [String, Symbol, Integer].freeze
-    # The id of a job whose frame Ruby's parser refuses, if it stands before anything nested.
-    JOB_ID = /"job"\s*:\s*\{[^{}\[\]]*?"id"\s*:\s*"([^"\\]+)"/
+    # The id in front of a job that Ruby's parser refuses. Beyond that nobody knows whose an `id` is.
+    JOB_ID = /\A\{"type":"job","job_id":("(?:[^"\\]|\\.)*")/
 
     # A line that is no frame. The message quotes nothing of the line.
     class Unreadable < StandardError; end

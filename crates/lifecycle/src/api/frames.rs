@@ -130,7 +130,7 @@ pub struct OfPull {
 /// A job for a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
-    /// The job's name, for the shell. The worker does not get it.
+    /// The job's name, for the shell. The worker gets its id.
     pub subject: Arc<Subject>,
     /// The job as the backend sent it.
     pub envelope: Envelope,

@@ -92,7 +92,12 @@ fn an_envelope_and_a_checkpoint_arrive_as_they_are_spelled() {
 fn the_span_of_pid_1_goes_before_the_one_that_the_job_was_enqueued_in() {
     let envelope = r#"{"id":"a","meta":{"traceparent":"00-1"}}"#;
     let traceparent = |context: Option<&str>| {
-        let (head, tail) = encode_around(Some("7"), context);
+        let job = GivenJob {
+            subject: subject(),
+            envelope: envelope.into(),
+            checkpoint: Some("7".into()),
+        };
+        let (head, tail) = encode_around(&job, context, 4096);
         let frame = [&head, envelope.as_bytes(), &tail].concat();
         let Some(Told::Job(order)) = decode(&frame) else {
             panic!()

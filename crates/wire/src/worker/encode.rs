@@ -10,7 +10,8 @@ use crate::names;
 use crate::worker::limits::PROTOCOL;
 use ojs_lifecycle::api::{GivenJob, JOB_FRAME_BYTES, Text, ToWorker};
 
-/// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted.
+/// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted, without what
+/// is left out where there is no room.
 pub const JOB_OVERHEAD: usize = r#"{"type":"job","job":,"checkpoint":}"#.len();
 
 // The machine decides which job is too large, and does not know the text of a frame.
@@ -39,11 +40,10 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
             .number("concurrency", context.concurrency)
             .json("queues", &queues(&context.queues))
             .number("max_frame", context.max_frame),
-        ToWorker::Job(GivenJob {
-            envelope, checkpoint, ..
-        }) => FrameLine::new("job")
-            .json("job", envelope)
-            .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
+        ToWorker::Job(job) => {
+            let (head, tail) = encode_around(job, None, context.max_frame);
+            return [&head, one_line(&job.envelope).as_bytes(), &tail].concat();
+        }
         ToWorker::Lifecycle {
             state,
             reason,
@@ -69,13 +69,22 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
 }
 
 /// The frame for a job whose envelope is written from its own memory, or which has the context of a
-/// span: the bytes before the envelope, and the bytes behind it. The envelope is on one line.
-pub fn encode_around(checkpoint: Option<&str>, traceparent: Option<&str>) -> (Vec<u8>, Vec<u8>) {
-    let head = FrameLine::new("job").json("job", "");
-    let tail = FrameLine(String::new())
-        .optional(checkpoint, |line, state| line.json("checkpoint", state))
-        .optional(traceparent, |line, context| line.text("traceparent", context));
-    (head.0.into_bytes(), tail.end())
+/// span: the bytes before the envelope, and the bytes behind it. The envelope is on one line. The
+/// job's id in front, and then the context, are left out where the frame would be longer than
+/// `most` bytes with them.
+pub fn encode_around(job: &GivenJob, traceparent: Option<&str>, most: usize) -> (Vec<u8>, Vec<u8>) {
+    let checkpoint =
+        FrameLine::part().optional(job.checkpoint.as_deref(), |line, state| line.json("checkpoint", state));
+    let mut room = most.saturating_sub(JOB_OVERHEAD + job.envelope.len() + checkpoint.0.len());
+    let mut fitting = |name, value| {
+        let member = FrameLine::part().text(name, value).0;
+        let left = room.checked_sub(member.len());
+        room = left.unwrap_or(room);
+        left.map_or(String::new(), |_| member)
+    };
+    let head = FrameLine(FrameLine::new("job").0 + &fitting("job_id", &job.subject.id.0)).json("job", "");
+    let tail = checkpoint.0 + &traceparent.map_or(String::new(), |context| fitting("traceparent", context));
+    (head.0.into_bytes(), FrameLine(tail).end())
 }
 
 fn queues(names: &[Text]) -> String {
@@ -89,6 +98,11 @@ pub(crate) struct FrameLine(String);
 impl FrameLine {
     pub(crate) fn new(kind: &str) -> Self {
         Self(format!(r#"{{"type":"{kind}""#))
+    }
+
+    /// Members of a frame that is put together later.
+    fn part() -> Self {
+        Self(String::new())
     }
 
     /// A JSON value as its author spelled it, on one line: a line break between its tokens would

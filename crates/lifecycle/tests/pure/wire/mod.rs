@@ -7,8 +7,11 @@ mod stream;
 mod vectors;
 mod words;
 
+use std::sync::Arc;
+
 use ojs_lifecycle::api::{
-    Envelope, ErrorCode, FromWorker, GivenJob, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId,
+    Envelope, ErrorCode, FromWorker, GivenJob, JobError, JobId, MAX_CONCURRENCY, Ready, Subject, Text, ToWorker,
+    WorkerId,
 };
 use ojs_wire::names;
 use ojs_wire::worker::{self, decode, encode, encode_around};
@@ -257,14 +260,28 @@ fn the_length_of_a_job_frame_is_known_before_it_is_written() {
 }
 
 #[test]
-fn what_is_written_around_a_large_job_is_the_frame_of_a_small_one() {
-    for state in [None, Some("[1]"), Some("{\n\"a\":\r1}")] {
-        let envelope = r#"{"id":"job-1"}"#;
-        let (head, tail) = encode_around(state, None);
-        let parts = [&head, envelope.as_bytes(), &tail].concat();
-        let frame = encode(&words::job(envelope, state), &words::context(1, &[], 1));
-        assert_eq!(String::from_utf8(parts).unwrap(), String::from_utf8(frame).unwrap());
-    }
+fn the_id_and_then_the_context_are_left_out_of_a_job_frame_where_they_do_not_fit() {
+    let job = GivenJob {
+        subject: Arc::new(Subject {
+            id: JobId("a\"\u{1} and more".into()),
+            ..(*words::subject()).clone()
+        }),
+        envelope: r#"{"x":1}"#.into(),
+        checkpoint: Some("[1]".into()),
+    };
+    let frame = |most| {
+        let (head, tail) = encode_around(&job, Some("00-1"), most);
+        String::from_utf8([&head, job.envelope.as_bytes(), &tail].concat()).unwrap()
+    };
+    let id = r#","job_id":"a\"\u0001 and more""#;
+    let context = r#","traceparent":"00-1""#;
+    let around = |id, context| format!("{{\"type\":\"job\"{id},\"job\":{{\"x\":1}},\"checkpoint\":[1]{context}}}\n");
+    let length = around("", "").len() - 1;
+    assert_eq!(frame(0), around("", ""));
+    assert_eq!(frame(length + id.len() - 1), around("", context));
+    assert_eq!(frame(length + id.len()), around(id, ""));
+    assert_eq!(frame(length + id.len() + context.len() - 1), around(id, ""));
+    assert_eq!(frame(length + id.len() + context.len()), around(id, context));
 }
 
 #[test]

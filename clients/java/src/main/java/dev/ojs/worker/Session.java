@@ -1,7 +1,9 @@
 package dev.ojs.worker;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
@@ -17,9 +19,8 @@ final class Session {
     private static final int LAST_LINES_MILLIS = 250;
     /** The id of no job. ojs-init answers a heartbeat for it once it has read what came before. */
     private static final String NO_JOB = "ojs-worker-stop";
-    /** The id in a frame that Jackson cannot read, because of a number that is too long. */
-    private static final Pattern JOB_ID = Pattern.compile("\\{\"type\":\"job\",\"job\":\\{"
-            + "(?:\"[^\"\\\\]*+\":(?:\"[^\"\\\\]*+\"|[-+.\\w]++),)*?\"id\":\"([^\"\\\\]++)\"");
+    /** The id in front of a job that Jackson cannot read. Beyond that nobody knows whose an "id" is. */
+    private static final Pattern JOB_ID = Pattern.compile("\\{\"type\":\"job\",\"job_id\":(\"[^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+\")");
 
     private final Registry registry;
     private final Link link;
@@ -103,7 +104,7 @@ final class Session {
             // Without the message of Jackson, which quotes the frame.
             logLater(() -> Registry.LOG.error("a frame from ojs-init cannot be read: {}", unreadable.getClass().getName()));
             Matcher job = JOB_ID.matcher(StandardCharsets.UTF_8.decode(line));
-            if (job.lookingAt()) { refuse(job.group(1), "invalid_job", "Jackson cannot read the job", false); }
+            if (job.lookingAt()) { refuse(textOf(job.group(1)), "invalid_job", "Jackson cannot read the job", false); }
             return;
         }
         switch (frame.path("type").asText()) {
@@ -163,6 +164,14 @@ final class Session {
             refuse(id, "handler_not_found", "this worker has no handler for the type " + Json.oneLine(type), true);
         } else {
             take(new Job(envelope, frame.path("checkpoint"), frame.path("traceparent"), shared));
+        }
+    }
+
+    private String textOf(String json) {
+        try {
+            return registry.json.mapper.readValue(json, String.class);
+        } catch (JsonProcessingException impossible) {
+            throw new UncheckedIOException(impossible);
         }
     }
 
