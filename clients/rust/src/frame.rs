@@ -1,6 +1,8 @@
 //! The frames of the worker socket, as docs/worker-socket-frames.md describes them.
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use std::collections::HashMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -28,32 +30,40 @@ pub(crate) struct Frame<'a> {
     pub(crate) message: String,
 }
 
-/// What a worker needs of a job's envelope. Other fields than the first two count as absent if they
-/// are not as expected.
-#[derive(Deserialize)]
+/// What a worker needs of a job's envelope. Fields count as absent if they are not as expected.
 pub(crate) struct Envelope {
     pub(crate) id: String,
-    #[serde(rename = "type")]
     pub(crate) kind: String,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) queue: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) attempt: Option<u32>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) max_attempts: Option<u32>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) args: Vec<Box<RawValue>>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) meta: Map<String, Value>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) timeout_ms: Option<f64>,
-    #[serde(default, deserialize_with = "lenient")]
     pub(crate) timeout: Option<f64>,
 }
 
-fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(field: D) -> Result<T, D::Error> {
-    let raw = <&RawValue>::deserialize(field)?;
-    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
+impl Envelope {
+    /// Field by field, because producers write what no type of Rust takes as a whole: a field twice,
+    /// or half a character in one that nobody reads.
+    pub(crate) fn read(raw: &RawValue) -> serde_json::Result<Envelope> {
+        let fields = serde_json::from_str(raw.get())?;
+        Ok(Envelope {
+            id: field(&fields, "id"),
+            kind: field(&fields, "type"),
+            queue: field(&fields, "queue"),
+            attempt: field(&fields, "attempt"),
+            max_attempts: field(&fields, "max_attempts"),
+            args: field(&fields, "args"),
+            meta: field(&fields, "meta"),
+            timeout_ms: field(&fields, "timeout_ms"),
+            timeout: field(&fields, "timeout"),
+        })
+    }
+}
+
+fn field<T: DeserializeOwned + Default>(fields: &HashMap<String, &RawValue>, name: &str) -> T {
+    fields.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
 /// A line about a job, with members whose values are JSON. `type` and `job_id` come first, because

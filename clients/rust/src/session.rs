@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use tracing::{debug, error, info, warn};
 
 use crate::frame::{self, Envelope, Frame};
@@ -200,12 +200,11 @@ impl Session {
     }
 
     fn on_job(self: &Arc<Session>, raw: &RawValue, frame: &Frame<'_>) {
-        let Ok(envelope) = serde_json::from_str::<Envelope>(raw.get()) else {
-            let members: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-            return self.refuse(members["id"].as_str().unwrap_or_default(), "the job has no type");
+        let Ok(envelope) = Envelope::read(raw) else {
+            return self.refuse(&frame.job_id, "invalid_job", "the job cannot be read");
         };
         if self.registry.handler(&envelope.kind).is_none() {
-            return self.refuse(&envelope.id, &format!("no handler for {}", envelope.kind));
+            return self.refuse(&envelope.id, "handler_not_found", &format!("no handler for `{}`", envelope.kind));
         }
         let job = Job::new(envelope, raw, frame, Arc::clone(&self.link));
         let mut state = lock(&self.state);
@@ -225,10 +224,12 @@ impl Session {
     }
 
     /// Fails a job that no handler gets.
-    fn refuse(&self, id: &str, message: &str) {
-        let text = serde_json::json!(message);
-        let error = format!("{{\"retryable\":true,\"code\":\"handler_not_found\",\"message\":{text}}}");
-        self.link.send_later(frame::about("fail", id, &[("error", &error)]));
+    fn refuse(&self, id: &str, code: &str, message: &str) {
+        let (is_retryable, text) = (code == "handler_not_found", serde_json::json!(message));
+        let error = format!("{{\"retryable\":{is_retryable},\"code\":\"{code}\",\"message\":{text}}}");
+        if !id.is_empty() {
+            self.link.send_later(frame::about("fail", id, &[("error", &error)]));
+        }
         let (id, message) = (id.to_owned(), message.to_owned());
         self.log_later(move || error!(job_id = %OneLine(&id), "a job is refused: {}", OneLine(&message)));
     }
