@@ -129,10 +129,11 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
-def ready_frame(types: Optional[List[str]], concurrency: int) -> bytes:
-    """`ready` for these job types; for all if there are none."""
+def ready_frame(types: Optional[List[str]], concurrency: int, ping: bool = False) -> bytes:
+    """`ready` for these job types; for all if there are none. With `ping` the process is checked on
+    while it holds jobs: a handler that keeps the interpreter to itself would look like one that hangs."""
     ready = {"type": "ready", "protocol": PROTOCOL, "concurrency": concurrency, **({} if types is None else {"types": types})}
-    return frame({**ready, "ping": True, "ok": False, "client": CLIENT})
+    return frame({**ready, "ping": ping, "ok": False, "client": CLIENT})
 
 
 def jobs_at_once(hello: Frame, most: int, types: Optional[List[str]]) -> int:
@@ -155,8 +156,8 @@ class Session:
     thread in `serve`. `runner` makes jobs, and begins to run them, without waiting.
     """
 
-    def __init__(self, link: Link, registry: Registry, default: Default, most: int, runner: Any) -> None:
-        self.default, self.runner = default, runner
+    def __init__(self, link: Link, registry: Registry, default: Default, most: int, runner: Any, ping: bool) -> None:
+        self.default, self.runner, self._ping = default, runner, ping
         self.state = "running"
         self.stops_at: Optional[float] = None
         """The moment in a shutdown when jobs that are left are cancelled, by `time.monotonic`."""
@@ -226,7 +227,7 @@ class Session:
                 self._actions.put(None)
 
     def _ready(self, concurrency: int) -> bytes:
-        return ready_frame(self._registry.types, concurrency)
+        return ready_frame(self._registry.types, concurrency, self._ping)
 
     # The threads of handlers
 

@@ -121,21 +121,23 @@ class BaseWorker(Generic[J]):
     @checks_options()
     def __init__(
         self, concurrency: Optional[int] = None, *, json_default: Optional[Default] = None,
-        client: Optional[Client] = None, handle_signals: bool = True, socket_path: Optional[str] = None,
+        client: Optional[Client] = None, handle_signals: bool = True, socket_path: Optional[str] = None, ping: bool = False,
     ) -> None:  # fmt: skip
         """Make a worker for at most `concurrency` jobs at once; by default as many as ojs-init
         allows.
 
         `json_default` converts objects that are not JSON in results, checkpoints and enqueued jobs,
         or raises TypeError. `client` enqueues. `handle_signals=False` leaves SIGTERM and SIGINT
-        alone. `socket_path` is else ``$OJS_SOCKET``.
+        alone. `socket_path` is else ``$OJS_SOCKET``. With `ping` ojs-init also checks on the
+        process while it works, and ends it after some 40 seconds without an answer: only for
+        handlers that never keep the interpreter so long (a long `sorted`, an extension in C).
         """
         check_count("concurrency", concurrency)
         self.client = client or Client(json_default=json_default)
         """Enqueues the jobs of ``handler.enqueue``."""
         self._most = concurrency or 0
         self._default = functools.partial(jsonable, own=json_default)
-        self._handles_signals, self._socket_path = handle_signals, socket_path
+        self._handles_signals, self._socket_path, self._ping = handle_signals, socket_path, bool(ping)
         self._registry = Registry(self._job_class, lambda: self.client)
         self._session: Optional[Session] = None
         self._processes: Optional[Processes] = None
@@ -227,7 +229,7 @@ class BaseWorker(Generic[J]):
         socket_path(self._socket_path)
 
     def _new_session(self, link: Link) -> Session:
-        return Session(link, self._registry, self._default, self._most, self._runner_class())
+        return Session(link, self._registry, self._default, self._most, self._runner_class(), self._ping)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Session]:

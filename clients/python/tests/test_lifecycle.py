@@ -38,6 +38,13 @@ class Ends(SocketTest):
             connection.expect("progress", "j1")
         return process, connection
 
+    def test_who_works_is_checked_on_only_if_the_program_asks_for_it(self) -> None:
+        for options, asks in (("2", False), ("2, ping=True", True)):
+            process, connection = self.begin(QUICK.replace("Worker(2)", f"Worker({options})") + "worker.run()")
+            self.assertIs(connection.ready["ping"], asks)
+            connection.terminate()
+            self.ends(process, 0)
+
     def test_sigterm_finishes_what_is_held(self) -> None:
         process, connection = self.begin(BUSY, "x")
         process.send_signal(signal.SIGTERM)

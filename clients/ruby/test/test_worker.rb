@@ -92,6 +92,17 @@ class TestWorker < WorkerTest
     assert_equal(:ended, thread.value)
   end
 
+  def test_who_works_is_checked_on_only_if_the_program_asks_for_it
+    [[{}, false], [{ ping: true }, true]].each do |options, asks|
+      worker = OjsWorker::Worker.new(**options, socket_path: @init.path, handle_signals: false)
+      worker.job("t") { nil }
+      thread = Thread.new { worker.run }
+      assert_equal(asks, @init.greet["ping"])
+      worker.stop
+      thread.join
+    end
+  end
+
   def test_stop_takes_no_more_jobs_and_finishes_what_is_held
     go = Thread::Queue.new
     worker, thread = serve { go.pop }

@@ -17,8 +17,8 @@ module OjsWorker
     # in bytes without the line break.
     attr_reader :state, :concurrency, :worker_id, :step_times, :max_frame
 
-    def initialize(registry, link, concurrency: nil, pool: Pool.new)
-      @registry, @link, @pool, @concurrency = registry, link, pool, concurrency
+    def initialize(registry, link, concurrency: nil, pool: Pool.new, ping: false)
+      @registry, @link, @pool, @concurrency, @ping = registry, link, pool, concurrency, ping
       @state, @max_frame = "running", Float::INFINITY
       # Guards `@held`, and what `@changed` is about. Taken before the link's own lock.
       @lock = Mutex.new
@@ -111,7 +111,7 @@ module OjsWorker
       @link.post(ready_frame(0) << Wire.frame("heartbeat", NO_JOB)) if @state != "terminate"
     end
 
-    def ready_frame(concurrency) = Wire.ready(@registry.types, concurrency, @max_frame)
+    def ready_frame(concurrency) = Wire.ready(@registry.types, concurrency, @max_frame, ping: @ping)
 
     def on_hello(frame)
       raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL

@@ -40,9 +40,11 @@ module OjsWorker
     end
 
     # @param types [Array<String>, nil] nil for all
+    # @param ping [Boolean] whether the process is checked on while it holds jobs. A handler that
+    #   keeps the interpreter to itself would look like one that hangs
     # @raise [Error] if it is longer than a frame may be
-    def ready(types, concurrency, max_frame)
-      line = frame("ready", protocol: PROTOCOL, concurrency:, **{ types: }.compact, ping: true, ok: false, client: CLIENT)
+    def ready(types, concurrency, max_frame, ping: false)
+      line = frame("ready", protocol: PROTOCOL, concurrency:, **{ types: }.compact, ping:, ok: false, client: CLIENT)
       size = line.bytesize - 1
       return line if size <= (max_frame || size)
       raise Error, "`ready` with its job types has #{size} bytes, and ojs-init takes #{max_frame} (worker.max_frame)"

@@ -16,12 +16,15 @@ module OjsWorker
     # @param handle_signals [Boolean] whether SIGTERM and SIGINT call {#stop} while {#run} is in the
     #   main thread
     # @param socket_path [String, nil] for tests; nil: OJS_SOCKET
+    # @param ping [Boolean] whether ojs-init also checks on the process while it works, and ends it
+    #   after some 40 seconds without an answer: only for handlers that never keep the interpreter so
+    #   long (a long sort or Regexp, an extension in C)
     # @raise [ArgumentError]
-    def initialize(concurrency: nil, handle_signals: true, socket_path: nil, **unknown)
-      OjsWorker.check_options("Worker.new", unknown, %w[concurrency handle_signals socket_path])
+    def initialize(concurrency: nil, handle_signals: true, socket_path: nil, ping: false, **unknown)
+      OjsWorker.check_options("Worker.new", unknown, %w[concurrency handle_signals socket_path ping])
       check_count("concurrency", concurrency)
       @asked_concurrency, @handle_signals, @socket_path = concurrency, handle_signals, socket_path
-      @registry, @fork_hooks = Registry.new, []
+      @registry, @fork_hooks, @ping = Registry.new, [], ping ? true : false
     end
 
     # Register the handler of these job types; `"*"`, or no type, for every other type.
@@ -147,7 +150,7 @@ module OjsWorker
 
     def run_session(concurrency, path)
       link = Link.new
-      serve(Session.new(@registry, link, concurrency: concurrency), link, path)
+      serve(Session.new(@registry, link, concurrency: concurrency, ping: @ping), link, path)
     end
 
     # Connect, and let a {Session} or {Prefork} run with signals that stop it.

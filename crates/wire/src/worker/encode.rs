@@ -75,7 +75,8 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
 pub fn encode_around(job: &GivenJob, traceparent: Option<&str>, most: usize) -> (Vec<u8>, Vec<u8>) {
     let checkpoint =
         FrameLine::part().optional(job.checkpoint.as_deref(), |line, state| line.json("checkpoint", state));
-    let mut room = most.saturating_sub(JOB_OVERHEAD + job.envelope.len() + checkpoint.0.len());
+    let least = r#"{"type":"job","job":}"#.len() + job.envelope.len() + checkpoint.0.len();
+    let mut room = most.saturating_sub(least);
     let mut fitting = |name, value| {
         let member = FrameLine::part().text(name, value).0;
         let left = room.checked_sub(member.len());
