@@ -255,8 +255,8 @@ class Job {
 
 /** @param {Record<string, any>} envelope @returns {number} milliseconds, or Infinity */
 function timeoutOf({ timeout_ms: ms, timeout: seconds }) {
-  if (typeof ms === "number" || typeof ms === "bigint") return Number(ms);
-  return typeof seconds === "number" ? seconds * 1000 : Infinity;
+  if ((typeof ms === "number" || typeof ms === "bigint") && ms > 0) return Number(ms);
+  return typeof seconds === "number" && seconds > 0 ? seconds * 1000 : Infinity;
 }
 
 module.exports = { Job };

@@ -140,6 +140,11 @@ test("remainingMs is until the timeout, the end of the worker, or the end of the
   assert.deepEqual(result, [60, true]);
 });
 
+test("a timeout of 0 is none", async () => {
+  const { result } = await one((job) => job.remainingMs()).perform("a", [], { timeoutMs: 0 });
+  assert.equal(result, null);
+});
+
 test("perform rejects when a handler hangs", async () => {
   const hangs = one(() => new Promise(() => {}));
   await assert.rejects(hangs.perform("a", [], { giveUpAfterMs: 10 }), /has not ended within 10 ms; .* giveUpAfterMs/);

@@ -82,7 +82,7 @@ final class Prefork
         while (true) {
             pcntl_signal_dispatch();
             $this->reap();
-            $isEnding = $this->isTerminating || $this->hasSigterm || $this->link->isClosed;
+            $isEnding = $this->isAskedToEnd() || $this->link->isClosed;
             if ($isEnding && $this->children === []) {
                 return;
             }
@@ -135,13 +135,19 @@ final class Prefork
             $isClean = pcntl_wifexited($status) && pcntl_wexitstatus($status) === 0;
             if ($this->link->isClosed) {
                 $this->status = $isClean ? $this->status : 1;
-            } elseif (!$isClean) {
+            } elseif (!$isClean || (!$this->isAskedToEnd() && Session::now() - $startedAt < self::YOUNG_SECONDS)) {
+                // die("no database") has status 0.
                 $this->runner->log->write('error', "process $pid " . (pcntl_wifexited($status)
                     ? 'exited with status ' . pcntl_wexitstatus($status)
                     : 'was killed by signal ' . pcntl_wtermsig($status)));
                 $this->pause(Session::now() - $startedAt);
             }
         }
+    }
+
+    private function isAskedToEnd(): bool
+    {
+        return $this->isTerminating || $this->hasSigterm;
     }
 
     private function pause(float $age): void

@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import logging
 import json
+import math
 import os
 import select
 import signal
@@ -26,6 +27,8 @@ YOUNG = 10.0
 """Seconds: a process that lived shorter is replaced after a pause."""
 LEAST_PAUSE = 0.1
 MOST_PAUSE = 5.0
+LOST = 1.0
+"""Seconds from the end of ojs-init to SIGKILL for processes that go on."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at the processes, should a signal get lost."""
 
@@ -97,6 +100,7 @@ class Processes:
         self._signals, self._signalled = socket.socketpair()
         self._signalled.setblocking(False)
         self._is_ending = self._is_closed = False
+        self._kill_at = math.inf
         self._status = 0
 
     def run(self, path: str) -> int:
@@ -112,6 +116,8 @@ class Processes:
                 self._start_due()
                 self._wait()
                 self._reap()
+                if time.monotonic() >= self._kill_at:
+                    self._stop_all(signal.SIGKILL)
         return self._status
 
     def stop(self) -> None:
@@ -159,6 +165,7 @@ class Processes:
         lines = [] if self._is_closed else self._link.receive()
         if lines is None:
             self._is_closed = True
+            self._kill_at = time.monotonic() + LOST
             self._begin_end()
         for received in map(json.loads, lines or []):
             if received["type"] == "hello" and not self._is_ending:

@@ -203,6 +203,14 @@ print("over", file=sys.stderr)
             self.assertEqual(results, ["done"], id)
         self.assertIn("over", self.ends(process, 0))
 
+    def test_a_child_that_hangs_when_ojs_init_ends_is_killed(self) -> None:
+        process, first, second = self.begin()
+        os.kill(first.pid, signal.SIGSTOP)
+        for connection in (self.parent, first, second):
+            connection.lines.close()
+            connection.sock.close()
+        self.ends(process, 128 + signal.SIGKILL)
+
     def test_a_fork_that_fails_is_tried_again(self) -> None:
         source = self.SOURCE.replace("worker.run(", """
 from ojs_worker import _processes

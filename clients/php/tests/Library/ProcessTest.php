@@ -87,6 +87,17 @@ final class ProcessTest extends TestCase
         self::assertSame(0, $init->status());
     }
 
+    public function testAProgramThatEndsWithSuccessAtItsStartIsNotStartedWithoutPause(): void
+    {
+        $init = $this->start('$worker->job("n", fn () => 1); $worker->onProcessStart(fn () => exit(0));');
+        $init->until(fn (): bool => substr_count($init->err(), 'exited with status 0') >= 3, 'three starts');
+        $times = substr_count($init->err(), 'exited with status 0');
+        usleep(300_000);
+        self::assertLessThanOrEqual($times + 1, substr_count($init->err(), 'exited with status 0'));
+        posix_kill($init->pid(), SIGTERM);
+        self::assertSame(0, $init->status());
+    }
+
     public function testSigtermOfTheFirstProcessLetsHandlersFinish(): void
     {
         $init = $this->start(concurrency: 2);
