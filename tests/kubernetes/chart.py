@@ -81,6 +81,8 @@ REFUSED = [
     ({"shutdown": {"prestopUntil": "--until-idle"}}, "shutdown.prestopUntil"),
     ({"shutdown": {"gracePeriodSeconds": "45s"}}, "shutdown.gracePeriodSeconds"),
     ({"shutdown": {"grace": 45}}, "grace"),
+    ({"shutdown": {"gracePeriodSeconds": None}}, "gracePeriodSeconds"),
+    ({"mode": None}, "mode"),
     ({"env": [{"name": "OJS_TERMINATION_GRACE_PERIOD", "value": "60s"}]}, "env.0.name"),
     ({"env": [{"name": "OJS_AUTH_TOKEN", "value": "secret"}]}, "env.0.name"),
     ({"user": 0}, "user"),
