@@ -92,3 +92,18 @@ fn each_job_has_a_time_limit_and_rights_of_its_own() {
         );
     }
 }
+
+#[test]
+fn each_job_that_publishes_waits_for_both_comparisons() {
+    let text = fs::read_to_string(path(".github/workflows/release.yml")).unwrap();
+    let jobs = text.split_once("\njobs:\n").unwrap().1;
+    let mut seen = 0;
+    for job in jobs.split("\n\n").filter(|job| job.contains("\n    environment: release\n")) {
+        seen += 1;
+        let needs = job.lines().find_map(|line| line.strip_prefix("    needs: ")).unwrap_or("");
+        let names: Vec<_> = needs.trim_matches(['[', ']']).split(", ").collect();
+        let waits = ["build", "packages"].iter().all(|name| names.contains(name));
+        assert!(waits, "needs: {needs}\n{job}");
+    }
+    assert!(seen >= 8, "{seen}");
+}
