@@ -98,12 +98,31 @@ fn each_job_that_publishes_waits_for_both_comparisons() {
     let text = fs::read_to_string(path(".github/workflows/release.yml")).unwrap();
     let jobs = text.split_once("\njobs:\n").unwrap().1;
     let mut seen = 0;
-    for job in jobs.split("\n\n").filter(|job| job.contains("\n    environment: release\n")) {
+    for job in jobs
+        .split("\n\n")
+        .filter(|job| job.contains("\n    environment: release\n"))
+    {
         seen += 1;
-        let needs = job.lines().find_map(|line| line.strip_prefix("    needs: ")).unwrap_or("");
+        let needs = job
+            .lines()
+            .find_map(|line| line.strip_prefix("    needs: "))
+            .unwrap_or("");
         let names: Vec<_> = needs.trim_matches(['[', ']']).split(", ").collect();
         let waits = ["build", "packages"].iter().all(|name| names.contains(name));
         assert!(waits, "needs: {needs}\n{job}");
     }
     assert!(seen >= 8, "{seen}");
+}
+
+#[test]
+fn no_dependency_is_built_where_the_token_of_crates_io_is() {
+    let text = fs::read_to_string(path(".github/workflows/release.yml")).unwrap();
+    let is_publish = |line: &&str| line.contains("run: cargo publish");
+    let mut seen = 0;
+    for line in text.lines().filter(is_publish) {
+        seen += 1;
+        let builds = !line.contains("--no-verify");
+        assert_eq!(builds, line.contains("--dry-run"), "{line}");
+    }
+    assert!(seen == 4, "{seen}");
 }
