@@ -159,8 +159,19 @@ def page_errors(text, versions=VERSIONS):
         limit = environment.get("OJS_TERMINATION_GRACE_PERIOD", "none")
         if limit != f"{pod['terminationGracePeriodSeconds']}s":
             yield f"docs/scale-from-zero.md: {resource['kind']}: OJS_TERMINATION_GRACE_PERIOD is {limit}"
+        if not is_restricted(pod):
+            yield f"docs/scale-from-zero.md: {resource['kind']}: the profile restricted refuses the pod"
     if sorted(resource["kind"] for resource in resources) != ["Job", "ScaledJob"]:
         yield "docs/scale-from-zero.md: not one Job and one ScaledJob"
+
+
+def is_restricted(pod):
+    """Whether the profile "restricted" of the Pod Security Standards admits the pod."""
+    context = pod.get("securityContext", {})
+    if not context.get("runAsNonRoot") or context.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        return False
+    wanted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return all(wanted.items() <= container.get("securityContext", {}).items() for container in pod["containers"])
 
 
 def behind(resource):
