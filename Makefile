@@ -37,7 +37,7 @@
 #                    docs/endurance.md. ARGS='--only orphans,jobs,exhaust,trials' for a million orphans, a million jobs, what a
 #                    container can run out of, and counted trials; bench/soak/__main__.py; as root
 
-TARGET := x86_64-unknown-linux-musl
+TARGET := $(shell uname -m)-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 # Its own folder to build in: the other binary has the same name.
@@ -82,9 +82,9 @@ packages-test: packages release
 	PACKAGES=$(abspath $(OUT)/packages) $(STATIC_ENV) cargo test --locked --test packages
 
 image:
-	docker build --file docker/Dockerfile --tag ojs-init --build-arg REVISION=$$(git rev-parse HEAD) \
+	docker build --file docker/Dockerfile --tag ojs-init --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
 	    --build-arg CREATED=$$(TZ=UTC0 git log -1 --date=iso-strict-local --format=%cd) \
-	    --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .
+	    --build-arg SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} .
 
 demo: release
 	@scripts/setup.sh demo

@@ -210,7 +210,7 @@ if ! command -v cargo >/dev/null 2>&1; then
 fi
 
 sysroot=$(rustc --print sysroot)
-for arch in ${ARCHES:-x86_64}; do
+for arch in ${ARCHES:-$(uname -m)}; do
     target=$arch-unknown-linux-musl
     [ ! -d "$sysroot/lib/rustlib/$target" ] || continue
     if ! { command -v rustup >/dev/null 2>&1 && rustup target add "$target"; }; then
