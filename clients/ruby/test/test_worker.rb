@@ -98,7 +98,7 @@ class TestWorker < WorkerTest
       worker.job("t") { nil }
       thread = Thread.new { worker.run }
       assert_equal(asks, @init.greet["ping"])
-      worker.stop
+      @init.terminate
       thread.join
     end
   end
