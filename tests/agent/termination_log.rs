@@ -246,6 +246,16 @@ fn what_stands_against_the_start_is_told() {
 }
 
 #[test]
+fn a_wrong_command_line_is_told_without_the_usage() {
+    let stage = Stage::new();
+    let path = prepared(&stage, "");
+    let mut init = told(stage.command::<&str>(&[]), &path).start();
+    init.ends_with(2);
+    let text = reads(&init, &path, "; exit status 2\n");
+    assert_eq!(text, "not started: there is no COMMAND to supervise; exit status 2\n");
+}
+
+#[test]
 fn a_mistake_in_the_configuration_is_told_wherever_the_file_is_named() {
     let stage = Stage::new();
     let path = prepared(&stage, "");
