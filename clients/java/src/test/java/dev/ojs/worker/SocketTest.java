@@ -199,7 +199,7 @@ class SocketTest {
     void anUnreadableFrameIsIgnoredOrFailsItsJob() throws Exception {
         init.start(new Worker(init.options()).job("a", job -> job.args()));
         init.send("{'type':");
-        init.send("{'type':'job','job':{'specversion':'1.0','n':-1.5,'id':'9','args':[oh]}}");
+        init.send("{'type':'job','job_id':'9','job':{'specversion':'1.0','n':-1.5,'id':'9','args':[oh]}}");
         JsonNode failure = init.next();
         assertEquals("9", failure.get("job_id").asText());
         assertFalse(failure.get("error").get("retryable").asBoolean());
