@@ -246,9 +246,16 @@ link.note_all()";
 #[test]
 fn the_worker_gets_the_signals_that_stand_for_transitions() {
     let stage = Stage::new();
+    stage.enqueue([1]);
+    // SIGTERM follows at once where no job is held, and might end it before it has noted the other.
     let script = "
 note_signals(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-Link().ready()
+link = Link()
+link.ready()
+held = link.job()
+while 'signal 1\\n' not in open(os.environ['NOTES']).read():
+    time.sleep(0.01)
+link.ack(held)
 rest()";
     let mut init = stage
         .worker(script)
@@ -258,7 +265,7 @@ rest()";
             ("OJS_ON_TERMINATE", "HUP"),
         ])
         .start();
-    init.notes_line("ready");
+    init.notes_line("job j1");
     init.signal(libc::SIGTSTP);
     init.notes_line("signal 10");
     init.signal(libc::SIGCONT);
