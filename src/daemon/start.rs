@@ -227,8 +227,7 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFau
         Some(Errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
-    let slip = cli::slip(program).to_owned();
-    let slip = if exit == Exit::NotFound { slip } else { String::new() };
+    let slip = if exit == Exit::NotFound { cli::slip(program) } else { "" };
     StartFailure::new(
         exit,
         format!("cannot execute {program:?}: {hint} ({}){slip}", reason(error)),

@@ -163,8 +163,8 @@ pub fn belongs_to(pid: Pid, leader: Pid) -> bool {
 }
 
 /// Whether this process is in the process group that `leader` leads or led, and was started before
-/// this moment on the clock of [`clock::monotonic`]. False in doubt: the
-/// kernel counts starts in ticks of 10 ms.
+/// this moment on the clock of [`clock::monotonic`]. False in doubt: the kernel counts starts in
+/// ticks of 10 ms.
 pub fn was_in_group(pid: Pid, leader: Pid, at: Duration) -> bool {
     let stat = Stat::read(pid).ok().flatten();
     let started = stat.filter(|stat| stat.group == leader.0).and_then(|stat| stat.started);

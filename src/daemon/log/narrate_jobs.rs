@@ -32,8 +32,8 @@ const MAY_BEGIN_BEFORE: &str = "another attempt may begin at the one before";
 const RUNS_ALONE: &str = "Job runs alone in its process, which crashed the last time";
 const ADOPTED: &str = "Job delivered again; its handler goes on with the new reservation";
 const REPLACED: &str = "Job delivered again while it waits for a worker; the new delivery counts";
-const DONE_TWICE: &str = "Job was done twice: another worker had completed it before the only ACK of ojs-init, which counts as lost; raise \
-                          worker.visibility_timeout if outages or slow heartbeats let reservations lapse";
+const DONE_TWICE: &str = "Job was done twice: another worker had completed it before the only ACK of ojs-init, which counts as \
+                          lost; raise worker.visibility_timeout if outages or slow heartbeats let reservations lapse";
 const NAMED_AGAIN: &str = "Job is named again in the worker's heartbeats: ojs-init keeps its reservation again";
 const RESULT_DROPPED: &str = "Job's result is not taken by the backend: ACK without it";
 
